@@ -1,0 +1,5 @@
+"""`python -m controlplane` is `trimtab`."""
+
+from controlplane.cli.main import main
+
+main()

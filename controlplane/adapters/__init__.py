@@ -1,0 +1,1 @@
+"""The adapters: each folder knows one outside thing, and no folder knows another."""

@@ -1,0 +1,1 @@
+"""Gateways: read back, and set levels."""

@@ -1,0 +1,1 @@
+"""Orchestrators: who exists."""

@@ -1,0 +1,1 @@
+"""Policy, profile and fleet files: YAML in, validated domain values out."""

@@ -1,0 +1,1 @@
+"""Prometheus: HTTP answers in, Known or Missing out."""

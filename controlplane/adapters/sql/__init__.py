@@ -1,0 +1,1 @@
+"""The record: tables, codec, ledger."""

@@ -1,0 +1,64 @@
+"""One cycle's input: everything `decide` may know of the world, at one instant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controlplane.domain.fleet import Instance, Inventory
+from controlplane.domain.gateway import GatewayView
+from controlplane.domain.ids import CycleKind, PoolName
+from controlplane.domain.readings import Column, Missing, PoolSignal, Reading, Signal
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A person's word that a pool (None: the fleet) may not change. `until` epoch seconds or None."""
+
+    pool: PoolName | None
+    author: str
+    reason: str
+    since: float
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """How the metrics source answered this cycle.
+
+    `failures`: (query name, what went wrong) of queries that gave nothing.
+    `warnings`: what the source itself says is incomplete; `notes`: harmless remarks.
+    `rejected_samples`: readings dropped as impossible. `skew_s`: its clock minus ours.
+    """
+
+    queries: int
+    failures: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    rejected_samples: int = 0
+    skew_s: float | None = None
+    interval_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What was seen, immutable.
+
+    `now` is the instant of the cycle (epoch seconds), handed in; ages are `now - sampled_at`.
+    `instances` (n of them, sorted by pool and id) are those of the inventory, and only
+    those: a series without an inventory row is no instance, an inventory row without a
+    series is an instance that is unseen. Every `Column` in `signals` has length n.
+    `inventory` is Missing where the orchestrator did not answer; `instances` are then the
+    last known ones and nothing may shrink. A gateway that did not answer is Missing.
+    """
+
+    cluster: str
+    kind: CycleKind
+    now: float
+    instances: tuple[Instance, ...]
+    signals: Mapping[Signal, Column]
+    pools: Mapping[PoolName, Mapping[PoolSignal, Reading]]
+    gateways: Mapping[str, GatewayView | Missing]
+    inventory: Inventory | Missing
+    source: SourceHealth
+    holds: tuple[Hold, ...] = field(default=())

@@ -1,0 +1,1 @@
+"""The rules: one a file, each with its reason codes and its `propose`."""

@@ -1,0 +1,55 @@
+"""What the loop remembers between cycles. All of it is stored, so that a restart forgets nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controlplane.domain.ids import InstanceId, PoolName
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A past cycle's want of a pool, in instances, at an instant (epoch seconds)."""
+
+    at: float
+    instances: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCounters:
+    """An instance's standing-still evidence: since when its token counters and processor
+    time have shown no movement although work arrived (epoch seconds)."""
+
+    since: float
+    completed_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolState:
+    """One pool's memory.
+
+    `wants` of the stabilisation window, oldest first. `weights`: last intended weight by
+    instance, relative to 1.0; `speeds`: last believed relative speed. `breaches`: latency
+    cycles in a row above target. `blind`: cycles in a row below coverage. `seen_since`:
+    since when (epoch seconds) the pool has been seen without a gap, None while blind.
+    `suspects`: instances whose answer may be frozen.
+    """
+
+    wants: tuple[Want, ...] = ()
+    last_grow_at: float | None = None
+    last_shrink_at: float | None = None
+    breaches: int = 0
+    blind: int = 0
+    seen_since: float | None = None
+    weights: Mapping[InstanceId, float] = field(default_factory=dict)
+    speeds: Mapping[InstanceId, float] = field(default_factory=dict)
+    suspects: Mapping[InstanceId, SeenCounters] = field(default_factory=dict)
+    last_target: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All pools' memory. A pool that is absent has `PoolState()`."""
+
+    pools: Mapping[PoolName, PoolState] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""The loop: observe, decide, record, look again, act, settle."""

@@ -1,0 +1,156 @@
+"""The sockets: what the loop needs from outside, as small protocols, and the errors they raise.
+
+An adapter either answers in the port's own values or raises one of the errors below;
+no library's exception crosses a port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from controlplane.domain.fleet import Inventory
+from controlplane.domain.forecast import Forecast
+from controlplane.domain.gateway import GatewayView
+from controlplane.domain.ids import ActionId, CycleId, CycleKind, InstanceId, PoolName
+from controlplane.domain.observation import Hold, Observation, SourceHealth
+from controlplane.domain.plan import Action, ActionState, Plan
+from controlplane.domain.policy import Policies
+from controlplane.domain.readings import PoolSignal, Reading, Signal
+from controlplane.domain.state import State
+
+
+class PortError(Exception):
+    """Base of everything an adapter may raise."""
+
+
+class Unavailable(PortError):
+    """The far side cannot be reached or did not answer in time. Nothing is known to have happened."""
+
+
+class Refused(PortError):
+    """The far side answered, and said no. Nothing happened."""
+
+
+class OutcomeUnknown(PortError):
+    """The request left and no answer came: it may or may not have taken effect. Never retried blindly."""
+
+
+class Conflict(PortError):
+    """The target is not as it was when we decided: somebody else wrote to it."""
+
+
+class InvalidConfig(PortError):
+    """A file or setting is wrong. `problems` holds all of them, one sentence each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class Clock(Protocol):
+    """Time, handed in. `wall` in epoch seconds; `monotonic` never goes back and includes suspend."""
+
+    def wall(self) -> float: ...
+
+    def monotonic(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsAnswer:
+    """One cycle's readings as they came: by signal, then by our instance id; by pool."""
+
+    instances: Mapping[Signal, Mapping[InstanceId, Reading]]
+    pools: Mapping[PoolName, Mapping[PoolSignal, Reading]]
+    health: SourceHealth
+
+
+class MetricsSource(Protocol):
+    """Prometheus, in production. Never raises for a bad answer: it answers Missing, with causes."""
+
+    def read(self, kind: CycleKind, policies: Policies, now: float) -> MetricsAnswer: ...
+
+
+class Gateway(Protocol):
+    """One gateway process. Levels only; `read` is the truth, `apply` is confirmed by reading again."""
+
+    @property
+    def name(self) -> str: ...
+
+    def read(self) -> GatewayView:
+        """The state now. Raises Unavailable."""
+        ...
+
+    def apply(self, actions: Sequence[tuple[ActionId, Action]]) -> Mapping[ActionId, tuple[ActionState, str]]:
+        """Send levels, together where the gateway can. Answers a state (applied, unchanged,
+        refused, failed or unknown) and a reason for EVERY action; does not raise."""
+        ...
+
+
+class Orchestrator(Protocol):
+    """Who runs the engines. This issue needs its read half."""
+
+    def inventory(self) -> Inventory:
+        """Everything that exists. Raises Unavailable."""
+        ...
+
+
+class PolicySource(Protocol):
+    """Where policies come from. Raises InvalidConfig with all problems; the caller keeps the last good."""
+
+    def load(self) -> Policies: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """All that `decide` was given: what replay needs, and what is stored before anything is touched."""
+
+    observation: Observation
+    policies: Policies
+    state: State
+    forecast: Forecast
+
+
+@dataclass(frozen=True, slots=True)
+class CycleRecord:
+    """One cycle as it is committed, in one transaction. `duration_s`: observe and decide."""
+
+    cycle: CycleId
+    started_at: float
+    frame: Frame
+    plan: Plan
+    next_state: State
+    code_version: str
+    duration_s: float
+
+
+class Ledger(Protocol):
+    """The record. Every method is one short transaction; raises Unavailable, and then nothing may act."""
+
+    def next_seq(self, kind: CycleKind) -> int: ...
+
+    def last_state(self) -> State | None: ...
+
+    def record(self, cycle: CycleRecord) -> Sequence[tuple[ActionId, Action]]:
+        """Commit it; answers the actions that may be carried out now, in state APPLYING
+        (those of pools in mode `auto`)."""
+        ...
+
+    def settle(self, outcomes: Mapping[ActionId, tuple[ActionState, str]], at: float) -> None: ...
+
+    def unknown_actions(self) -> Sequence[tuple[ActionId, Action]]:
+        """Actions left APPLYING or UNKNOWN by an earlier cycle or a crash, to be settled by observation."""
+        ...
+
+    def holds(self, now: float) -> Sequence[Hold]: ...
+
+
+class Lease(Protocol):
+    """The right to act. `held` is asked again just before every effect."""
+
+    def acquire(self) -> bool: ...
+
+    def held(self) -> bool: ...
+
+    def release(self) -> None: ...

@@ -1,0 +1,1 @@
+"""Profiles that ship with the product, each with its source and date."""

@@ -1,0 +1,1 @@
+"""What the controller says of itself: metrics, logs, health."""

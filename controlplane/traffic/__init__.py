@@ -1,0 +1,1 @@
+"""Traces as real streamed HTTP requests."""

@@ -1,0 +1,1 @@
+"""The fleet twin: an inference fleet to steer where there is none."""
