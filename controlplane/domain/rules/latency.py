@@ -36,7 +36,7 @@ class Code(StrEnum):
 WORDS: Mapping[str, str] = {
     Code.BREACH: "its {latency.subject} is {latency} of {target} for {breaches}, and load or queue is high",
     Code.ALONE: "{latency.subject} alone is high ({latency} of {target}): load is {load}, {queue} wait",
-    Code.UNBELIEVED: "{latency.subject} is high ({latency} of {target}) for {breaches}, believed from {needed}",
+    Code.UNBELIEVED: "{latency.subject} is up ({latency} of {target}) for {breaches}, believed at {needed}",
     Code.WITHIN: "its latency is within the SLO",
     Code.IDLE: "nobody asked for anything, so there is no latency",
     Code.UNRESOLVABLE: "its latency lies where the histogram can't resolve it",
