@@ -152,12 +152,12 @@ def _in_service(view: PoolView, profile: Profile, rate: float) -> Estimate:
 
 def _summed(view: PoolView, fill: Floats, known: Bools) -> Estimate:
     """Sum of `fill` over what takes traffic. An unseen instance counts as idle below, and above as
-    full as the fullest seen one, at least as the target."""
+    full, or as the fullest seen one if that is more than full."""
     seen = fill[known & view.traffic_rows]
     unseen = int(np.count_nonzero(view.traffic_rows & ~known))
     lower = float(np.sum(seen))
     fullest = float(np.max(seen)) if seen.size else 0.0
-    return Estimate(lower, lower + unseen * max(fullest, view.policy.capacity.target_utilisation))
+    return Estimate(lower, lower + unseen * max(fullest, 1.0))
 
 
 def _known_sum(column: Column, rows: Bools) -> float:

@@ -137,6 +137,8 @@ def fresh(column: Column, now: float, max_age_s: float) -> Column:
 
 def in_gap(state: PoolState, now: float, window_s: float) -> bool:
     """Whether a window of `window_s` that ends now reaches back into a stretch without sight."""
+    if state.blind > 0:  # seen again just now at the earliest
+        return True
     return state.gap_ended_at is not None and now - state.gap_ended_at < window_s
 
 

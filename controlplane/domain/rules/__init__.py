@@ -27,6 +27,7 @@ from controlplane.domain.rules.base import Rule
 
 EVIDENCE: tuple[Rule, ...] = (
     offered_load.RULE,
+    hysteresis.RULE,  # right behind the load: it tempers the load's wish and nobody else's
     queue.RULE,
     utilisation.RULE,
     latency.RULE,
@@ -36,8 +37,8 @@ EVIDENCE: tuple[Rule, ...] = (
 )
 """What the signals say. Their votes are counted by `votes`."""
 
-WISHES: tuple[Rule, ...] = (hysteresis.RULE, maximum.RULE)
-"""What keeps a wish from being one. They speak before the votes are counted."""
+WISHES: tuple[Rule, ...] = (maximum.RULE,)
+"""What no wish may ask for, however good its evidence. Spoken before the votes are counted."""
 
 DAMPERS: tuple[Rule, ...] = (step_limit.RULE, cooldown.RULE)
 

@@ -8,7 +8,6 @@ from enum import StrEnum
 
 from controlplane.domain.combine import Merge
 from controlplane.domain.explanation import Proposal, Step, Verb, Vote
-from controlplane.domain.rules import offered_load
 from controlplane.domain.rules.base import CapacityView, Rule, figure
 
 ID = "hysteresis"
@@ -39,8 +38,7 @@ def propose(view: CapacityView, so_far: Merge) -> Step:
         figure("shrink_below", capacity.shrink_below, "ratio"),
         figure("grow_above", capacity.grow_above, "ratio"),
     )
-    by_load = so_far.author == offered_load.ID
-    if so_far.value > before and by_load and load.lower <= capacity.grow_above * before:
+    if so_far.value > before and load.lower <= capacity.grow_above * before:
         return Step(ID, Code.NOT_YET, Vote.ABSTAIN, inputs, (Proposal(Verb.AT_MOST, float(before)),))
     floor = (
         before if load.upper is None else min(before, math.ceil(load.upper / capacity.shrink_below - 1e-9))

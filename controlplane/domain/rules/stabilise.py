@@ -45,7 +45,7 @@ def propose(view: CapacityView, so_far: Merge) -> Step:
     now, window, before = view.pool.now, view.pool.policy.capacity.stabilise_s, view.before
     wants = remembered(view, int(so_far.value))
     watched = now - wants[0].at
-    most = max(each.instances for each in wants)
+    most = max(each.instances for each in wants if now - each.at < max(window, 1.0))
     full = watched >= window
     floor = min(before, most) if full else before
     code = Code.STEADY if so_far.value >= floor else (Code.WANTED_MORE if full else Code.WINDOW_NOT_FULL)
