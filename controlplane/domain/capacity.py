@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from controlplane.domain import rules
@@ -93,19 +93,27 @@ def _held(view: CapacityView) -> bool:
 
 
 def _deciding(view: CapacityView, fold: _Fold) -> Step:
-    """Whose reason stands for the whole: the hold, if there is one and the pool did not change;
-    else whoever the number is from, and for counted votes the first who blocked."""
+    """Whose reason stands for the whole: a hold, if there is one and the pool did not change; who
+    first wanted the change, if there is one; else whoever stopped it, and where that was the count
+    of votes, the first who blocked."""
     by_rule = {step.rule: step for step in fold.steps}
-    unchanged = fold.so_far.value == view.before
+    author, unchanged = fold.so_far.author, fold.so_far.value == view.before
     if view.pool.holds:
         return by_rule[human_hold.ID]
     if unchanged and _held(view):
         return by_rule[coverage.ID]
-    author = fold.so_far.author
+    if not unchanged:
+        return by_rule[_wanted_by(view.before, author, by_rule)]
     blockers = [step for step in fold.steps if step.vote is Vote.BLOCK]
-    if author == votes.ID and unchanged and blockers:
-        return blockers[0]
-    return by_rule[author]
+    return blockers[0] if author == votes.ID and blockers else by_rule[author]
+
+
+def _wanted_by(before: int, author: str, by_rule: Mapping[str, Step]) -> str:
+    """The rule behind `author`'s number: back over clamps that only tempered the same wish."""
+    for clamp in reversed(by_rule[author].clamps):
+        if (clamp.before - before) * (clamp.after - before) > 0:
+            return _wanted_by(before, clamp.whom, by_rule)
+    return author
 
 
 def _remember(view: CapacityView, wanted: int, after: int) -> PoolState:

@@ -10,6 +10,8 @@ from controlplane.domain.readings import Bools, Floats
 UNIT = 100
 """A weight of 1.0 in a gateway's own range, where its range allows."""
 
+MOST_CLIPS = 32
+
 Ints = npt.NDArray[np.int64]
 
 
@@ -33,15 +35,19 @@ def one_step(weights: Floats, last: Floats, step: float) -> Floats:
 
 
 def within_range(weights: Floats, floor: float, ceiling: float, never_raised: Bools) -> Floats:
-    """Each weight within floor and ceiling times the pool's median, which this leaves as it is.
+    """Each weight within floor and ceiling times the pool's median.
 
-    `never_raised`: rows that the floor must not lift, because nothing is known of them.
+    `never_raised`: rows that the floor must not lift, because nothing is known of them. Clipping an
+    even number of weights may move their median, by less each time: twice is nearly always enough.
     """
-    if not weights.size:
-        return weights
-    middle = float(np.median(weights))
-    raised = np.where(never_raised, weights, np.maximum(weights, floor * middle))
-    return np.minimum(raised, ceiling * middle)
+    clipped = weights
+    for _ in range(MOST_CLIPS):
+        before, middle = clipped, float(np.median(clipped)) if clipped.size else 0.0
+        raised = np.where(never_raised, before, np.maximum(before, floor * middle))
+        clipped = np.minimum(raised, ceiling * middle)
+        if np.array_equal(before, clipped):
+            break
+    return clipped
 
 
 def unit_of(weight_max: int, ceiling: float) -> int:

@@ -214,12 +214,15 @@ def trusted_reading(
     return next((Missing(cause, detail) for doubted, cause, detail in doubts if doubted), reading)
 
 
-def conserved_arrivals(readings: Mapping[PoolSignal, Reading], window_s: float) -> Reading:
+def conserved_arrivals(readings: Mapping[PoolSignal, Reading], interval_s: float | None) -> Reading:
     """Arrivals, unless more came than can be accounted for.
 
     What arrived within the window has ended, was refused, was given up, or is still there:
-    a rate above twice that sum (and one request a second) is a counter's false reset.
+    a rate above twice that sum (and one request a second) is a counter's false reset. The
+    window is taken as the shortest that rates are ever computed over, four scrapes: a flash
+    crowd, of which everything is still there, must never be mistaken for a reset.
     """
+    window_s = 4.0 * (interval_s or DEFAULT_INTERVAL_S)
     arrivals = readings.get(PoolSignal.ARRIVALS, Missing(Cause.NOT_ASKED))
     figures = [readings.get(signal) for signal in _CONSERVED]
     if not isinstance(arrivals, Known) or not all(isinstance(each, Known) for each in figures):

@@ -125,7 +125,7 @@ def view_of(
     now, evidence = observation.now, policy.evidence
     gap = trust.in_gap(state, now, evidence.window_s)
     instances = tuple(observation.instances[row] for row in rows.tolist())
-    readings = _readings(observation.pools.get(pool, {}), now, policy, gap=gap)
+    readings = _readings(observation, policy, gap=gap)
     mix = mix_in_use(readings, state)
     backends = _backends(observation.gateways, pool)
     work = _work(backends, instances)
@@ -180,15 +180,14 @@ def _profile(policies: Policies, policy: PoolPolicy) -> Profile:
     return policies.profiles[policy.profile]
 
 
-def _readings(
-    raw: Mapping[PoolSignal, Reading], now: float, policy: PoolPolicy, *, gap: bool
-) -> dict[PoolSignal, Reading]:
+def _readings(observation: Observation, policy: PoolPolicy, *, gap: bool) -> dict[PoolSignal, Reading]:
     trusted = {
-        signal: trust.trusted_reading(signal, reading, now, policy.evidence, gap=gap)
-        for signal, reading in raw.items()
+        signal: trust.trusted_reading(signal, reading, observation.now, policy.evidence, gap=gap)
+        for signal, reading in observation.pools.get(policy.pool, {}).items()
     }
     if PoolSignal.ARRIVALS in trusted:
-        trusted[PoolSignal.ARRIVALS] = trust.conserved_arrivals(trusted, policy.evidence.window_s)
+        interval_s = observation.source.interval_s
+        trusted[PoolSignal.ARRIVALS] = trust.conserved_arrivals(trusted, interval_s)
     return trusted
 
 
