@@ -51,8 +51,9 @@ class PoolState:
     instance, relative to 1.0; `speeds`: last believed relative speed. `breaches`: latency
     cycles in a row above target. `blind`: cycles in a row below coverage. `seen_since`:
     since when (epoch seconds) the pool has been seen without a gap, None while blind.
-    `suspects`: instances whose answer may be frozen. `gap_ended_at`: when the last stretch
-    without sight ended (None: none known); rate windows reaching back beyond it are not used.
+    `suspects`: instances whose answer may be frozen. `seen_at`: the last cycle that saw it.
+    `gap_ended_at`: when the last gap ended (None: none known), which is a stretch without sight
+    of more than `max_age_s`; rate windows reaching back beyond it are not used.
     `unconfirmed_since`: since when a gateway has counted requests that no engine knows of.
     `mix`: the last known length moments. `served`: the gateways' own counts. `limit`: the last
     intended limit of a full-speed instance, in requests in flight.
@@ -68,6 +69,7 @@ class PoolState:
     speeds: Mapping[InstanceId, float] = field(default_factory=dict)
     suspects: Mapping[InstanceId, SeenCounters] = field(default_factory=dict)
     last_target: int | None = None
+    seen_at: float | None = None
     gap_ended_at: float | None = None
     unconfirmed_since: float | None = None
     mix: Mix | None = None

@@ -135,11 +135,16 @@ def fresh(column: Column, now: float, max_age_s: float) -> Column:
     )
 
 
-def in_gap(state: PoolState, now: float, window_s: float) -> bool:
-    """Whether a window of `window_s` that ends now reaches back into a stretch without sight."""
-    if state.blind > 0:  # seen again just now at the earliest
-        return True
-    return state.gap_ended_at is not None and now - state.gap_ended_at < window_s
+def gap_ends(state: PoolState, now: float, evidence: EvidencePolicy) -> bool:
+    """Whether sight that comes back now ends a gap: nothing was seen for longer than a sample may
+    be old. A query or two that got no answer leave the windows whole."""
+    return state.blind > 0 and (state.seen_at is None or now - state.seen_at > evidence.max_age_s)
+
+
+def in_gap(state: PoolState, now: float, evidence: EvidencePolicy) -> bool:
+    """Whether a window that ends now reaches back into a gap."""
+    recent = state.gap_ended_at is not None and now - state.gap_ended_at < evidence.window_s
+    return recent or gap_ends(state, now, evidence)
 
 
 def suspects(

@@ -123,7 +123,7 @@ def view_of(
     policy = policies.pools[pool]
     profile = _profile(policies, policy)
     now, evidence = observation.now, policy.evidence
-    gap = trust.in_gap(state, now, evidence.window_s)
+    gap = trust.in_gap(state, now, evidence)
     instances = tuple(observation.instances[row] for row in rows.tolist())
     readings = _readings(observation, policy, gap=gap)
     mix = mix_in_use(readings, state)

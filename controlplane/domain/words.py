@@ -31,6 +31,7 @@ CLAUSES: Mapping[str, str] = {
 """The clause after "because" for every reason code. Placeholders name the step's inputs."""
 
 UNIT_WORDS: Mapping[str, str] = {
+    "": "",
     "ratio": "",
     "seconds": " s",
     "bool": "",
@@ -68,6 +69,11 @@ class _Figure:
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
+
+    @property
+    def plain(self) -> str:
+        """The number alone, where the unit has just been said."""
+        return "?" if self.input.value is None else number(self.input.value, "")
 
     @property
     def subject(self) -> str:

@@ -256,10 +256,11 @@ def test_a_giant_rate_from_a_false_reset_is_no_load() -> None:
 def test_rates_that_reach_into_a_gap_are_not_used() -> None:
     """B-024: after blindness the fleet stampedes neither up nor down."""
     quiet = steady_pool(8, 4.0)
-    blind = replace(SETTLED, blind=3, seen_since=None)
+    blind = replace(SETTLED, blind=3, seen_since=None, seen_at=NOW - 61.0)
     back, state = decided(quiet, blind)
     assert back.explanation.after == 8.0
     assert (state.blind, state.seen_since, state.gap_ended_at) == (0, NOW, NOW)
+    assert (state.seen_at, after(quiet, replace(blind, seen_at=NOW - 60.0))) == (NOW, 6)
     assert after(quiet, replace(SETTLED, gap_ended_at=NOW - 299.0)) == 8
     assert after(quiet, replace(SETTLED, gap_ended_at=NOW - 300.0)) == 6
 

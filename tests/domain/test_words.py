@@ -28,8 +28,7 @@ def test_a_growth_says_from_where_to_where_by_what_and_how_old(mode: Mode) -> No
     verb = {Mode.OBSERVE: "would grow", Mode.RECOMMEND: "asks to grow", Mode.AUTO: "grows"}[mode]
     decision, _ = decided(steady_pool(6, 62.0), rules=policies(pool_policy(capacity_mode=mode)))
     assert words.sentence(decision) == (
-        f"chat-8b {verb} from 6 to 8 instances because its load is 5.9 instances (2 s old) "
-        "and 6 instances carry 4.8 instances."
+        f"chat-8b {verb} from 6 to 8 instances because its load is 5.9 instances (2 s old) and 6 carry 4.8."
     )
 
 
@@ -52,7 +51,7 @@ def test_a_hold_says_what_is_unseen_and_what_ends_it() -> None:
     blind = replace(built, signals={each: Column.missing(6, Cause.UNSEEN) for each in built.signals})
     decision, _ = decided(blind)
     assert words.sentence(decision) == (
-        "chat-8b is held, weights frozen, because 6 instances of 6 instances are unseen "
+        "chat-8b is held, weights frozen, because 6 of 6 instances are unseen "
         "(coverage 0.00, at least 0.90): no series: its scrape failed, or it is gone."
     )
 

@@ -20,7 +20,7 @@ class Code(StrEnum):
 
 
 WORDS: Mapping[str, str] = {
-    Code.CAPPED: "its policy allows at most {maximum} and {wanted} are wanted",
+    Code.CAPPED: "its policy allows at most {maximum} and {wanted.plain} are wanted",
     Code.WITHIN: "its policy allows as many",
 }
 

@@ -26,10 +26,10 @@ class Code(StrEnum):
 
 
 WORDS: Mapping[str, str] = {
-    Code.ABOVE: "its load is {load} and {before} carry {carried}",
-    Code.BELOW: "its load is {load} and {before} carry {carried}",
-    Code.WITHIN: "its load is {load}, which {before} carry ({carried})",
-    Code.UNKNOWN: "its load can't be told: {missing} of 3 estimates lack signals, at least {load} is proven",
+    Code.ABOVE: "its load is {load} and {before.plain} carry {carried.plain}",
+    Code.BELOW: "its load is {load} and {before.plain} carry {carried.plain}",
+    Code.WITHIN: "its load is {load} and {before.plain} carry {carried.plain}, within the band",
+    Code.UNKNOWN: "its load can't be told: {missing.plain} of 3 estimates lack signals, at least {load} is proven",
 }
 
 

@@ -21,7 +21,7 @@ class Code(StrEnum):
 
 
 WORDS: Mapping[str, str] = {
-    Code.LIMITED: "one decision changes at most {up} more or {down} fewer",
+    Code.LIMITED: "one decision adds at most {up} or takes {down}",
     Code.WITHIN: "the change is within one step",
 }
 

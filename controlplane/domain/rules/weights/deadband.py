@@ -13,7 +13,7 @@ from controlplane.domain.routing import within_deadband
 from controlplane.domain.rules.weights.base import WeightRule, WeightView, moved
 
 ID = "deadband"
-QUIET = 0.25
+QUIET = 0.5
 """A weight outside the deadband follows its speed only when that moved by this share of the
 deadband: otherwise every cycle would push the noise of every slow instance."""
 
