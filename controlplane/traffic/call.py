@@ -45,20 +45,23 @@ def body(request: Request) -> bytes:
 
 
 class Stream:
-    """An answer's bytes as they arrive: when content first came, and the last `KEPT_BYTES`.
+    """An answer's bytes as they arrive: when content first came, how many
+    reads it took, and the last `KEPT_BYTES`.
 
     Nothing is parsed on the way: a chunk is the unit of cost of the whole generator.
     """
 
-    __slots__ = ("head", "tail", "ttft_s")
+    __slots__ = ("head", "reads", "tail", "ttft_s")
 
     def __init__(self) -> None:
+        self.reads = 0
         self.ttft_s: float | None = None
         self.head = b""
         self.tail = b""
 
     def feed(self, chunk: bytes, at_s: float) -> None:
         """Take `chunk`, received `at_s` seconds after the request was sent."""
+        self.reads += 1
         if self.ttft_s is None:
             self.head += chunk
             if _CONTENT.search(self.head):

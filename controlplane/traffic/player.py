@@ -37,15 +37,21 @@ class Settings:
 
 @dataclass(slots=True)
 class Player:
-    """One play of one schedule. `lags_s` fills with the event loop's lateness while it runs."""
+    """One play of one schedule.
+
+    While it runs, `lags_s` fills with the event loop's own lateness and `reads` counts the pieces of
+    answers as the socket gave them. `started_at` in epoch seconds.
+    """
 
     settings: Settings
     schedule: Schedule
     sink: Sink
     lags_s: list[float] = field(default_factory=list)
+    reads: int = 0
+    started_at: float = 0.0
+    stopped: bool = False
     _cut: bool = False
     _start: float = 0.0
-    _start_at: float = 0.0
     _sender: asyncio.Task[None] | None = None
     _open: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -54,13 +60,14 @@ class Player:
         probe = asyncio.create_task(self._probe())
         try:
             async with _client(self.settings.timeout_s) as session, asyncio.TaskGroup() as group:
-                self._start, self._start_at = _now(), time.time()
+                self._start, self.started_at = _now(), time.time()
                 self._sender = group.create_task(self._send_all(session, group))
         finally:
             probe.cancel()
 
     def stop(self) -> None:
         """Send nothing more and cut what is open: it ends `unfinished`."""
+        self.stopped = True
         if self._sender is not None:
             self._sender.cancel()
         self._cut_open()
@@ -94,7 +101,8 @@ class Player:
             if not self._cut:
                 raise
             judged = Verdict(Outcome.UNFINISHED, error="open when the play was stopped")
-        self.sink(call.result(judged, self._start, self._start_at))
+        self.reads += call.stream.reads
+        self.sink(call.result(judged, self._start, self.started_at))
 
     async def _probe(self) -> None:
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -39,12 +40,16 @@ class Stub:
             self.open_now -= 1
 
 
+def application(stub: Stub) -> web.Application:
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", stub.handle)
+    return app
+
+
 @asynccontextmanager
 async def serving() -> AsyncIterator[Stub]:
     stub = Stub()
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", stub.handle)
-    server = TestServer(app)
+    server = TestServer(application(stub))
     await server.start_server()
     stub.url = str(server.make_url("")).rstrip("/")
     try:
@@ -91,6 +96,17 @@ async def _whole(request: web.Request, tokens: int) -> web.StreamResponse:
 
 async def _ok(stub: Stub, request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
     return await _whole(request, asked["max_tokens"])
+
+
+async def _paced(stub: Stub, request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+    """Eight tokens a chunk, a chunk each 0.16 s: what an instance at 20 ms a token sends."""
+    response = await _start(request)
+    for _ in range(0, asked["max_tokens"], 8):
+        await response.write(delta(content="one two three four five six seven eight "))
+        await asyncio.sleep(0.16)
+    await response.write(usage(asked["max_tokens"]) + DONE)
+    await response.write_eof()
+    return response
 
 
 async def _held(stub: Stub, request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
@@ -160,6 +176,7 @@ async def _unknown(stub: Stub, request: web.Request, asked: dict[str, Any]) -> w
 
 ANSWERS: dict[str, Callable[[Stub, web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]] = {
     "ok": _ok,
+    "paced": _paced,
     "held": _held,
     "short": _short,
     "no-done": _no_done,
@@ -174,3 +191,7 @@ ANSWERS: dict[str, Callable[[Stub, web.Request, dict[str, Any]], Awaitable[web.S
     "broken": _broken,
     "moved": _moved,
 }
+
+
+if __name__ == "__main__":  # a server to measure the generator against: docs/traffic.md
+    web.run_app(application(Stub()), host="127.0.0.1", port=int(sys.argv[1]))
