@@ -63,7 +63,7 @@ def command() -> None:
     "--jitter", type=float, help="Seconds: move arrivals by uniform(0, N), for a trace with a coarse clock."
 )
 @click.option(
-    "--mix", type=FILE, help="JSON list of models with their traffic, instead of the seven options above."
+    "--mix", type=FILE, help="JSON list of models with their traffic, instead of --model to --jitter."
 )
 @click.option("--for", "for_s", type=SECONDS, default=60.0, show_default=True, help="Seconds to send for.")
 @click.option(

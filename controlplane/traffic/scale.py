@@ -144,8 +144,10 @@ class _Copies:
 
 
 def peak_offered(trace: Trace, window_s: int = 60, cost_fn: CostFn = REQUESTS) -> float:
-    """The trace's peak, in the cost's unit per second. Shorter traces than `window_s`: of all of it."""
-    return float(_moving_mean(load_by_second(trace, cost_fn), window_s).max())
+    """The trace's peak, in the cost's unit per second. After its last arrival there is no load."""
+    load = load_by_second(trace, cost_fn)
+    silence = np.zeros(max(0, window_s - load.size))
+    return float(_moving_mean(np.concatenate([load, silence]), window_s).max())
 
 
 def load_by_second(trace: Trace, cost_fn: CostFn = REQUESTS) -> Floats:

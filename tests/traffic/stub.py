@@ -59,6 +59,13 @@ async def serving() -> AsyncIterator[Stub]:
         await server.close()
 
 
+async def eventually(holds: Callable[[], bool], deadline_s: float = 20.0) -> None:
+    """Return once `holds` does; TimeoutError after `deadline_s`. The event loop goes on meanwhile."""
+    async with asyncio.timeout(deadline_s):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
 def event(value: object) -> bytes:
     return b"data: " + json.dumps(value).encode() + b"\n\n"
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from controlplane.cli.main import main
 from controlplane.traffic.results import Outcome, read_results
-from tests.traffic.stub import Stub, serving
+from tests.traffic.stub import Stub, eventually, serving
 
 HEADER = "arrival_s,prompt_tokens,output_tokens\n"
 NOWHERE = "http://127.0.0.1:1"
@@ -37,12 +36,6 @@ async def process(*arguments: str) -> asyncio.subprocess.Process:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-
-
-async def eventually(holds: Callable[[], bool], deadline_s: float = 20.0) -> None:
-    async with asyncio.timeout(deadline_s):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 def test_play_sums_up_on_stdout_and_writes_each_result(tmp_path: Path) -> None:

@@ -15,19 +15,13 @@ from controlplane.traffic.player import Player, Settings
 from controlplane.traffic.results import Outcome, Result, ResultWriter
 from controlplane.traffic.schedule import Schedule, merged
 from controlplane.traffic.trace import Trace
-from tests.traffic.stub import SLOT, Stub, serving
+from tests.traffic.stub import SLOT, Stub, eventually, serving
 
 
 def schedule(*models: str, tokens: int = 8) -> Schedule:
     """One request to each model, all due at once."""
     one = Trace(np.array([0.0]), np.array([100]), np.array([tokens]))
     return merged([(model, one) for model in models])
-
-
-async def eventually(holds: Callable[[], bool], deadline_s: float = 10.0) -> None:
-    async with asyncio.timeout(deadline_s):
-        while not holds():
-            await asyncio.sleep(0.005)
 
 
 def player(stub: Stub, plan: Schedule, sink: Callable[[Result], None], **settings: float) -> Player:

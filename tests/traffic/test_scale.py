@@ -81,6 +81,11 @@ def test_more_copies_only_add_load(trace: Trace, k: int) -> None:
     assert np.all(more[: fewer.size] - fewer[: more.size] >= 0)
 
 
+def test_a_trace_shorter_than_the_window_is_followed_by_silence() -> None:
+    assert peak_offered(trace_of(0, 0), 1) == 2.0
+    assert peak_offered(trace_of(0, 0), 4) == 0.5
+
+
 def test_the_wanted_peak_is_nearly_reached() -> None:
     random = np.random.default_rng(3)
     trace = trace_of(*random.uniform(0, 600, 600))
