@@ -1,0 +1,25 @@
+"""The YAML files of a directory, in a fixed order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+MAX_FILES = 1000
+
+
+def each_file(directory: Path, problems: list[str]) -> list[Path]:
+    """Paths of `*.yaml`, sorted by name; what is wrong with the directory goes to `problems`.
+
+    Only regular files count (a FIFO would block for ever); hidden ones do not. A `.yml`
+    is reported, because ignoring it in silence would drop a pool.
+    """
+    try:
+        entries = sorted(entry for entry in directory.iterdir() if not entry.name.startswith("."))
+    except OSError as error:
+        problems.append(f"{directory}: cannot be read: {error.strerror}")
+        return []
+    problems += [f"{e}: is not read; rename it to {e.stem}.yaml" for e in entries if e.suffix == ".yml"]
+    files = [entry for entry in entries if entry.suffix == ".yaml" and entry.is_file()]
+    if len(files) > MAX_FILES:
+        problems.append(f"{directory}: {len(files)} files, the most allowed is {MAX_FILES}")
+    return files[:MAX_FILES]
