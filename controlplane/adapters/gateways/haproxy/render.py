@@ -80,6 +80,7 @@ def _defaults(layout: GatewayLayout) -> Iterator[str]:
     yield "defaults"
     yield "mode http"
     yield "option http-keep-alive"
+    yield "option dontlognull"
     yield "option http-no-delay"
     yield "option abortonclose"
     yield "option redispatch"
@@ -116,7 +117,9 @@ def _door(layout: GatewayLayout) -> Iterator[str]:
 def _routing(layout: GatewayLayout) -> Iterator[str]:
     """Model to backend: by body; where it names none, by header, then by path; and never by guess."""
     yield "http-request set-var(txn.model) req.body,json_query('$.model')"
-    yield "http-request set-var(txn.model) req.hdr(x-model) unless { var(txn.model) -m found }"
+    # json_query gives nothing for a text with `\\/`, which JSON allows and some languages write.
+    yield f"http-request set-var(txn.model) req.body,{_UNESCAPED},json_query('$.model') {_NO_MODEL_YET}"
+    yield f"http-request set-var(txn.model) req.hdr(x-model) {_NO_MODEL_YET}"
     yield f"http-request set-var(txn.backend) var(txn.model),map_str({MAP_FILE})"
     for pool in layout.pools:
         yield (
@@ -177,10 +180,8 @@ def _server(server: ServerLayout) -> str:
 
 
 def _model_map(layout: GatewayLayout) -> str:
-    """Model to backend. A slash may reach HAProxy as `\\/`, which JSON allows and it does not undo."""
-    pairs = [(model, pool.pool) for pool in layout.pools for model in pool.models]
-    escaped = [(model.replace("/", "\\/"), pool) for model, pool in pairs if "/" in model]
-    return "".join(f"{model} {pool}\n" for model, pool in [*pairs, *escaped])
+    """Model to backend, one pair a line."""
+    return "".join(f"{model} {pool.pool}\n" for pool in layout.pools for model in pool.models)
 
 
 def _models(layout: GatewayLayout) -> str:
@@ -202,6 +203,8 @@ def _ms(seconds: float) -> str:
 _HEALTHY = '{"status":"ok"}'
 _MODELS_ASKED = "if METH_GET { path /v1/models }"
 _HEALTH_ASKED = "if METH_GET { path /health }"
+_NO_MODEL_YET = "unless { var(txn.model) -m found }"
+_UNESCAPED = r"regsub('\\\\/',/,g)"  # two layers of HAProxy's own quoting lie above the expression
 _LOG_LINE = (
     '{"at_ms":%Ts%ms,"pool":"%b","server":"%s","status":%ST,"termination":"%tsc","wait_ms":%Tw,'
     '"ttft_ms":"%[var(txn.ttft)]","total_ms":%Ta,"bytes":%B,"retries":"%rc","server_queue":%sq,'
