@@ -55,6 +55,6 @@ def _words(error: OSError) -> str:
     """A few words: the library's own text repeats the URL and names its internals."""
     if isinstance(error, (requests.Timeout, TimeoutError)):
         return "no whole answer in time"
-    if isinstance(error, requests.ConnectionError):
+    if isinstance(error, (requests.ConnectionError, requests.exceptions.ChunkedEncodingError)):
         return "cannot be reached, or broke off"
     return type(error).__name__

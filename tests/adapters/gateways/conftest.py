@@ -83,8 +83,11 @@ class Door:
     def exporter_port(self) -> int:
         return int(self.layout.exporter.rpartition(":")[2])
 
-    def up(self) -> Door:
-        config = files.write(render(self.layout), self.directory)
+    def up(self, balance: str = "leastconn") -> Door:
+        rendered = render(self.layout)
+        config = files.write(
+            replace(rendered, config=rendered.config.replace("leastconn", balance)), self.directory
+        )
         self.process = start(["haproxy", "-db", "-f", config], self.directory / "haproxy.log")
         eventually(lambda: answers(self.port), 5, because="HAProxy listens")
         return self
@@ -130,6 +133,7 @@ def make_door() -> Iterator[MakeDoor]:
             limit: int = 2,
             queue_bound: int = 50,
             models: tuple[str, ...] = ("llama-3.1-8b",),
+            up: bool = True,
             **changes: object,
         ) -> Door:
             started = [Engine() for _ in range(engines)]
@@ -147,7 +151,7 @@ def make_door() -> Iterator[MakeDoor]:
             instances = [instance(one.name, one.address) for one in servers]
             door = Door(replace(layout, **changes), directory, started, instances)  # type: ignore[arg-type]
             cleanup.callback(door.down)
-            return door.up()
+            return door.up() if up else door
 
         yield make
 

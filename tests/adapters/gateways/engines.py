@@ -21,12 +21,14 @@ class Engine:
     """Answers each POST with headers and FIRST at once, and LAST when the test lets it finish.
 
     `free`: requests finish by themselves. Else `finish(n)` lets n of them end. `silent`:
-    nothing is sent before a request may finish, not even headers. `status` other than 200
+    nothing is sent before a request may finish, not even headers. `thinks`: headers at once,
+    and the first token only when the request may finish. `status` other than 200
     is answered at once. Counters: `in_flight`, `peak`, `served`, `gone` (callers that left).
     """
 
     free: bool = True
     silent: bool = False
+    thinks: bool = False
     status: int = 200
     in_flight: int = 0
     peak: int = 0
@@ -144,6 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
         """All but the end; whether the caller stayed."""
         if not self.owner.silent:
             self._headers()
+        if not (self.owner.silent or self.owner.thinks):
             self._send(FIRST)
         if not self._held():
             return False

@@ -13,6 +13,7 @@ from controlplane.adapters.gateways.haproxy.gateway import HaproxyGateway
 from controlplane.adapters.gateways.haproxy.runtime import Answer, Deadline, RuntimeSocket
 from controlplane.domain.fleet import Phase
 from controlplane.domain.gateway import ServerState
+from controlplane.domain.ids import InstanceId
 from controlplane.domain.plan import ActionKind, ActionState
 from controlplane.ports import Unavailable
 from tests.adapters.gateways.callers import Crowd, Stream, ask
@@ -46,11 +47,11 @@ def test_the_same_level_twice_changes_nothing_and_says_so(door: Door) -> None:
 
 
 def test_a_server_that_the_file_left_out_of_traffic_can_be_opened(make_door: MakeDoor) -> None:
-    door = make_door()
+    door = make_door(up=False)
     pool = door.layout.pools[0]
     shut = replace(pool, servers=(replace(pool.servers[0], drained=True), pool.servers[1]))
     door.layout = replace(door.layout, pools=(shut,))
-    door.restart()
+    door.up()
     assert door.server("s1").state is ServerState.CLOSED
     assert door.apply_one(ActionKind.OPEN, "s1", 1)[0] is ActionState.APPLIED
     assert door.server("s1").state is ServerState.OPEN
@@ -93,10 +94,9 @@ def test_an_instance_at_another_address_is_not_its_slots_server(door: Door) -> N
 
 def test_the_newest_instance_of_a_slot_is_its_holder(door: Door) -> None:
     """A restart in place gets a new id at the same slot and address."""
-    successor = replace(
-        door.instances[0], instance_id=instance_id("s1").replace("s9k2x1", "sb0000"), started_at=200.0
-    )
-    door.instances.insert(0, successor)  # type: ignore[arg-type]
+    later = InstanceId("demo/s1@sb0000")
+    successor = replace(door.instances[0], instance_id=later, started_at=200.0)
+    door.instances.insert(0, successor)
     assert successor.instance_id in {one.instance_id for one in door.backend().servers}
     assert instance_id("s1") not in {one.instance_id for one in door.backend().servers}
     door.instances[0] = replace(successor, phase=Phase.GONE)
@@ -156,13 +156,9 @@ def test_levels_that_would_mean_something_else_are_never_sent(
     assert door.backend() == before
 
 
-def test_a_refusal_comes_back_in_haproxys_own_words(door: Door) -> None:
+def test_a_refusal_comes_back_in_haproxys_own_words(make_door: MakeDoor) -> None:
     """B-123: a static algorithm takes 0% and 100% only; the rest of the batch is done."""
-    door.down()
-    config = door.directory / "haproxy.cfg"
-    config.write_text(config.read_text().replace("balance leastconn", "balance static-rr"))
-    door.process = None
-    start_static(door)
+    door = make_door(up=False).up(balance="static-rr")
     batch = [
         action(ActionKind.SET_WEIGHT, "s1", 37, ordinal=0),
         action(ActionKind.SET_LIMIT, "s1", 7, ordinal=1),
@@ -173,13 +169,6 @@ def test_a_refusal_comes_back_in_haproxys_own_words(door: Door) -> None:
     assert "static" in why
     assert outcomes[batch[1][0]][0] is ActionState.APPLIED
     assert (door.server("s1").weight, door.server("s1").limit) == (100, 7)
-
-
-def start_static(door: Door) -> None:
-    from tests.support import answers, start
-
-    door.process = start(["haproxy", "-db", "-f", door.directory / "haproxy.cfg"], door.directory / "log")
-    eventually(lambda: answers(door.port), 5)
 
 
 class FreezesBeforeWriting:
@@ -208,7 +197,8 @@ def test_a_write_without_an_answer_is_unknown_and_settled_by_looking(door: Door)
         with pytest.raises(Unavailable):
             gateway.read()
         # Frozen before anything is sent: nothing happened, and that is known.
-        assert door.gateway.apply([one])[one[0]][0] is ActionState.FAILED
+        gateway = HaproxyGateway("door", door.runtime, lambda: door.instances, SystemClock(), timeout_s=0.4)
+        assert gateway.apply([one])[one[0]][0] is ActionState.FAILED
     finally:
         os.kill(door.process.pid, signal.SIGCONT)
     assert door.server("s1").weight in (37, 100)

@@ -231,7 +231,7 @@ def test_files_are_replaced_whole_and_the_old_ones_stay_when_writing_fails(
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(Unavailable, match="No space left"):
         files.write(render(with_server(weight=7)), tmp_path)
     monkeypatch.undo()

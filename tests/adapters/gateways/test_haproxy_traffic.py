@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import requests
@@ -117,11 +119,11 @@ def test_who_waits_too_long_is_told_to_come_back(make_door: MakeDoor) -> None:
 
 def test_a_server_that_refuses_connections_costs_no_request(make_door: MakeDoor) -> None:
     """Redispatch: else a request meets the dead server again and again, and fails."""
-    door = make_door(engines=1)
+    door = make_door(engines=1, up=False)
     dead = ServerLayout("s2", f"127.0.0.1:{free_port()}", 2)
     pool = door.layout.pools[0]
     door.layout = replace(door.layout, pools=(replace(pool, servers=(*pool.servers, dead)),))
-    door.restart()
+    door.up()
     assert [ask(door.port, chat()).status for _ in range(6)] == [200] * 6
 
 
@@ -140,7 +142,7 @@ def test_an_engine_that_fails_once_accepted_is_not_asked_again(make_door: MakeDo
 @pytest.fixture
 def pools(make_door: MakeDoor) -> Door:
     """`chat-8b` at engine 1, `vision` at engine 2, which also takes what cannot be read."""
-    door = make_door()
+    door = make_door(up=False)
     first, second = door.layout.pools[0].servers
     door.layout = replace(
         door.layout,
@@ -150,8 +152,7 @@ def pools(make_door: MakeDoor) -> Door:
         ),
         long_pool=PoolName("vision"),
     )
-    door.restart()
-    return door
+    return door.up()
 
 
 def reached(door: Door) -> list[int]:
@@ -255,16 +256,42 @@ def test_prometheus_finds_the_pools_at_the_exporter_and_nothing_else_there(door:
     assert requests.get(f"http://127.0.0.1:{door.exporter_port}/", timeout=5).status_code == 404
 
 
-def test_the_log_says_when_the_first_token_came_and_keeps_keys_out(make_door: MakeDoor) -> None:
-    door = make_door(engines=1, log="stdout")
-    ask(door.port, chat(), headers={"authorization": "Bearer sk-secret"})
+def logged(door: Door) -> dict[str, Any]:
+    """The first request's line, once it ended."""
     log = door.directory / "haproxy.log"
     line = eventually(
         lambda: next((one for one in log.read_text().splitlines() if one.startswith("{")), ""), 5
     )
-    written = json.loads(line)
-    assert (written["pool"], written["server"], written["status"]) == ("chat-8b", "s1", 200)
-    assert written["model"] == "llama-3.1-8b"
-    assert int(written["ttft_ms"]) >= 0
-    assert len(str(written["at_ms"])) == len("1800000000000")
-    assert "sk-secret" not in log.read_text()
+    return dict(json.loads(line))
+
+
+def test_the_log_stamps_the_first_token_and_not_the_headers(make_door: MakeDoor) -> None:
+    """Engines send their headers at once and think afterwards."""
+    door = make_door(engines=1, log="stdout")
+    engine = door.engines[0]
+    engine.hold()
+    engine.thinks = True
+    crowd = Crowd(door.port).send(1)
+    eventually(lambda: engine.in_flight == 1, 5)
+    began = time.monotonic()
+    eventually(lambda: time.monotonic() - began > 0.05, 5, every_s=0.01)
+    thought_ms = 1000 * (time.monotonic() - began)
+    engine.finish_all()
+    assert crowd.join() == [200]
+    assert int(logged(door)["ttft_ms"]) >= int(thought_ms) - 1
+
+
+def test_the_log_names_pool_server_and_model_and_keeps_keys_out(make_door: MakeDoor) -> None:
+    door = make_door(engines=1, log="stdout")
+    ask(door.port, chat(), headers={"authorization": "Bearer sk-secret"})
+    line = logged(door)
+    assert (line["pool"], line["server"], line["status"]) == ("chat-8b", "s1", 200)
+    assert line["model"] == "llama-3.1-8b"
+    assert len(str(line["at_ms"])) == len("1800000000000")
+    assert "sk-secret" not in (door.directory / "haproxy.log").read_text()
+
+
+def test_no_model_name_can_break_the_log_line(make_door: MakeDoor) -> None:
+    door = make_door(engines=1, log="stdout")
+    assert ask(door.port, chat('"},\n{"x":"%[env(HOME)]')).status == 404
+    assert logged(door)["model"] == '"},\n{"x":"%[env(HOME)]'
