@@ -1,0 +1,1 @@
+"""Working stand-ins, with faults to order: a loop can be driven without any server."""
