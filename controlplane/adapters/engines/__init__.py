@@ -9,13 +9,17 @@ several dialects are joined by `or`. Then render the rules again (`trimtab rules
 from __future__ import annotations
 
 from controlplane.adapters.engines import dcgm, haproxy_exporter, vllm
-from controlplane.adapters.engines.template import Template
+from controlplane.adapters.engines.template import Source, Template
 
 DIALECTS = (vllm, dcgm, haproxy_exporter)
 
 TEMPLATES: tuple[Template, ...] = tuple(template for dialect in DIALECTS for template in dialect.TEMPLATES)
 
 
-def families() -> tuple[str, ...]:
-    """Every raw family that some template reads, sorted: the keep list of a Prometheus configuration."""
-    return tuple(sorted({family for template in TEMPLATES for family in template.families} - {"up"}))
+def families(*sources: Source) -> tuple[str, ...]:
+    """The raw families that templates of these sources read (none named: all), sorted.
+
+    The keep list of a scrape job; `up` is not in it, because Prometheus makes that itself.
+    """
+    chosen = (template for template in TEMPLATES if not sources or template.source in sources)
+    return tuple(sorted({family for template in chosen for family in template.families} - {"up"}))

@@ -141,7 +141,10 @@ def _without_secrets(settings: PrometheusSettings) -> PrometheusSettings:
     return PrometheusSettings(settings.url)
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
+    """The innermost error in words: the outer ones repeat the address and our classes' names."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__ or error
     return f"{type(error).__name__}: {error}"
 
 

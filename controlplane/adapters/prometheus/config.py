@@ -10,7 +10,7 @@ import yaml
 
 from controlplane.adapters.engines import families
 from controlplane.adapters.engines.escape import any_of
-from controlplane.adapters.engines.template import duration
+from controlplane.adapters.engines.template import Source, duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,18 @@ class ScrapePlan:
 def prometheus_config(plan: ScrapePlan) -> str:
     """The configuration as YAML text."""
     jobs = [
-        {"job_name": "engines", **_discovery(plan.engines, plan.interval_s), **_keep()},
-        {"job_name": "gpus", "honor_labels": True, **_discovery(plan.gpus, plan.interval_s), **_keep()},
+        {"job_name": "engines", **_discovery(plan.engines, plan.interval_s), **_keep(Source.ENGINE)},
+        {
+            "job_name": "gpus",
+            "honor_labels": True,  # pod and namespace are the GPU user's, not the exporter's
+            **_discovery(plan.gpus, plan.interval_s),
+            **_keep(Source.GPU),
+        },
         {
             "job_name": "gateways",
             "params": {"scope": ["backend"]},  # servers are not read here: 31 KB and not 3.8 MB a scrape
             "static_configs": [_gateway(plan.cluster, *gateway) for gateway in plan.gateways.items()],
-            **_keep(),
+            **_keep(Source.GATEWAY),
         },
     ]
     if plan.trimtab:
@@ -72,8 +77,8 @@ def _gateway(cluster: str, name: str, address: str) -> Mapping[str, Any]:
     return {"targets": [address], "labels": {"cluster": cluster, "gateway": name}}
 
 
-def _keep() -> Mapping[str, Any]:
+def _keep(source: Source) -> Mapping[str, Any]:
     """Only families that a template reads: a full engine is 455 series, this about 150."""
-    wanted = any_of(families())
+    wanted = any_of(families(source))
     rule = {"source_labels": ["__name__"], "regex": wanted, "action": "keep"}
     return {"metric_relabel_configs": [rule]}
