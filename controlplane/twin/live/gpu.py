@@ -70,15 +70,43 @@ def _labels(card: Gpu) -> list[str]:
 
 
 _GAUGES = (
-    ("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", lambda c: THROTTLED_CLOCK_MHZ if c.throttled else CLOCK_MHZ),
-    ("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", lambda c: THROTTLED_CELSIUS if c.throttled else IDLE_CELSIUS + c.duty * (BUSY_CELSIUS - IDLE_CELSIUS)),
-    ("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", lambda c: IDLE_WATTS + c.duty * (BUSY_WATTS - IDLE_WATTS) * (0.5 if c.throttled else 1.0)),
+    (
+        "DCGM_FI_DEV_SM_CLOCK",
+        "SM clock frequency (in MHz).",
+        lambda c: THROTTLED_CLOCK_MHZ if c.throttled else CLOCK_MHZ,
+    ),
+    (
+        "DCGM_FI_DEV_GPU_TEMP",
+        "GPU temperature (in C).",
+        lambda c: THROTTLED_CELSIUS if c.throttled else IDLE_CELSIUS + c.duty * (BUSY_CELSIUS - IDLE_CELSIUS),
+    ),
+    (
+        "DCGM_FI_DEV_POWER_USAGE",
+        "Power draw (in W).",
+        lambda c: IDLE_WATTS + c.duty * (BUSY_WATTS - IDLE_WATTS) * (0.5 if c.throttled else 1.0),
+    ),
     ("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", lambda c: round(100.0 * c.duty)),
     ("DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.", lambda c: c.xid),
-    ("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", lambda c: MEMORY_MIB - round(MEMORY_MIB * c.memory_share)),
-    ("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", lambda c: round(MEMORY_MIB * c.memory_share)),
-    ("DCGM_FI_PROF_SM_ACTIVE", "The ratio of cycles an SM has at least 1 warp assigned.", lambda c: sm_active(c.duty, c.sequences, c.seats)),
-    ("DCGM_FI_PROF_DRAM_ACTIVE", "Ratio of cycles the device memory interface is active.", lambda c: dram_active(c.duty, c.sequences, c.seats)),
+    (
+        "DCGM_FI_DEV_FB_FREE",
+        "Framebuffer memory free (in MiB).",
+        lambda c: MEMORY_MIB - round(MEMORY_MIB * c.memory_share),
+    ),
+    (
+        "DCGM_FI_DEV_FB_USED",
+        "Framebuffer memory used (in MiB).",
+        lambda c: round(MEMORY_MIB * c.memory_share),
+    ),
+    (
+        "DCGM_FI_PROF_SM_ACTIVE",
+        "The ratio of cycles an SM has at least 1 warp assigned.",
+        lambda c: sm_active(c.duty, c.sequences, c.seats),
+    ),
+    (
+        "DCGM_FI_PROF_DRAM_ACTIVE",
+        "Ratio of cycles the device memory interface is active.",
+        lambda c: dram_active(c.duty, c.sequences, c.seats),
+    ),
 )
 
 
