@@ -1,0 +1,115 @@
+"""OpenAI-style requests in, streamed chunks out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+CHARACTERS_A_TOKEN = 4
+DEFAULT_OUTPUT = 128
+LARGEST = 1_000_000
+DONE = b"data: [DONE]\n\n"
+
+
+class BadRequest(Exception):
+    """The body cannot be served; the text says which field and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a completion request comes to. Lengths in tokens."""
+
+    model: str
+    prompt_tokens: int
+    output_tokens: int
+    stream: bool
+    usage: bool
+
+
+def parse(raw: bytes) -> Asked:
+    """Read a body. The fields `prompt_tokens` and `output_tokens` are extensions for traces: the
+    prompt's length without its text, and the answer's without a model. Raises BadRequest."""
+    try:
+        body = json.loads(raw)
+    except ValueError as error:
+        raise BadRequest("the body is not JSON") from error
+    if not isinstance(body, dict) or not isinstance(body.get("model"), str):
+        raise BadRequest("model: a name is required")
+    longest = body.get("max_tokens", body.get("max_completion_tokens", DEFAULT_OUTPUT))
+    options = body.get("stream_options")
+    return Asked(
+        model=body["model"],
+        prompt_tokens=_count(body.get("prompt_tokens", _prompt_length(body)), "prompt_tokens"),
+        output_tokens=_count(body.get("output_tokens", longest), "max_tokens"),
+        stream=body.get("stream") is True,
+        usage=isinstance(options, dict) and options.get("include_usage") is True,
+    )
+
+
+def _count(value: object, field: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
+        raise BadRequest(f"{field}: {value!r} is not a whole number in 1..{LARGEST}")
+    return value
+
+
+def _prompt_length(body: dict[str, Any]) -> int:
+    messages = body.get("messages")
+    text = body.get("prompt") if messages is None else messages
+    length = len(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False))
+    return max(1, length // CHARACTERS_A_TOKEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Chunks of one answer. Only what changes is formatted for each chunk."""
+
+    chat: bool
+    key: str
+    model: str
+    created: int
+
+    def tokens(self, count: int) -> bytes:
+        """A chunk with `count` tokens of text."""
+        text = " tok" * count
+        body = f'"delta":{{"content":"{text}"}}' if self.chat else f'"text":"{text}"'
+        return self._chunk(f'{{"index":0,{body},"finish_reason":null}}')
+
+    def last(self) -> bytes:
+        """The chunk that says why it ended."""
+        body = '"delta":{}' if self.chat else '"text":""'
+        return self._chunk(f'{{"index":0,{body},"finish_reason":"length"}}')
+
+    def usage(self, asked: Asked) -> bytes:
+        """The chunk with the token counts."""
+        return self._chunk("", f',"usage":{json.dumps(_usage(asked))}')
+
+    def whole(self, asked: Asked) -> dict[str, Any]:
+        """The answer that is not streamed."""
+        text = " tok" * asked.output_tokens
+        choice = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
+        kind = "chat.completion" if self.chat else "text_completion"
+        return {
+            "id": self.key,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "choices": [{"index": 0, "finish_reason": "length", **choice}],
+            "usage": _usage(asked),
+        }
+
+    def _chunk(self, choice: str, more: str = "") -> bytes:
+        kind = "chat.completion.chunk" if self.chat else "text_completion"
+        return (
+            f'data: {{"id":"{self.key}","object":"{kind}","created":{self.created},'
+            f'"model":{json.dumps(self.model)},"choices":[{choice}]{more}}}\n\n'
+        ).encode()
+
+
+def _usage(asked: Asked) -> dict[str, int]:
+    total = asked.prompt_tokens + asked.output_tokens
+    return {
+        "prompt_tokens": asked.prompt_tokens,
+        "completion_tokens": asked.output_tokens,
+        "total_tokens": total,
+    }

@@ -1,0 +1,283 @@
+"""One engine process of the twin: its own socket, its life, and what goes wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from aiohttp import web
+
+from controlplane.twin.engine.costs import Costs
+from controlplane.twin.engine.engine import Engine
+from controlplane.twin.live.answer import DONE, Asked, BadRequest, Writer, parse
+from controlplane.twin.live.exposition import Snapshot, render
+from controlplane.twin.live.faults import Fault, FaultKind
+from controlplane.twin.live.pace import Lateness, Pace, Stream
+from controlplane.twin.live.stats import Life, Stats
+
+IDLE_CPU = 0.02
+"""Processor seconds a second that an idle engine process burns: its counter never stands still."""
+
+BUSY_CPU = 0.6
+MAX_BODY = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What an instance is. `gpus`: indices on its node; `chunk`: tokens in one streamed chunk;
+    `speed`: of its cards, 1.0 as the profile says; `cold_start_s`: seconds until it serves."""
+
+    cluster: str
+    slot: str
+    pool: str
+    model: str
+    node: str
+    gpus: tuple[int, ...]
+    costs: Costs
+    chunk: int
+    speed: float
+    cold_start_s: float
+
+
+@dataclass(slots=True)
+class Process:
+    """One start of the engine: everything that a crash loses."""
+
+    started_at: float
+    pace: Pace
+    http: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    task: asyncio.Task[None] | None = None
+
+
+class TwinInstance:
+    """A slot with an engine in it. `phase` is one of loading, serving, draining."""
+
+    def __init__(self, spec: Spec, host: str, port: int, lateness: Lateness) -> None:
+        self.spec = spec
+        self.host, self.port = host, port
+        self.phase = "loading"
+        self.ready_at: float | None = None
+        self.fault: Fault | None = None
+        self.broken = 0
+        self._lateness = lateness
+        self._runner: web.AppRunner | None = None
+        self._frozen: bytes | None = None
+        self._rebirth: asyncio.Task[None] | None = None
+        self.process = self._new_process()
+
+    @property
+    def address(self) -> str:
+        """`host:port` of its socket."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def instance_id(self) -> str:
+        """`<cluster>/<slot>@<start in base 36>`: a new start is a new instance."""
+        return f"{self.spec.cluster}/{self.spec.slot}@{base36(int(self.process.started_at))}"
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the present start."""
+        return self.process.pace.engine
+
+    def _new_process(self) -> Process:
+        loop = asyncio.get_running_loop()
+        engine = Engine(self.spec.costs, self.spec.speed)
+        return Process(time.time(), Pace(engine, Stats(), self.spec.chunk, loop.time, self._lateness))
+
+    async def start(self, *, loaded: bool) -> None:
+        """Serve, at once where the weights are `loaded`, else after the cold start."""
+        if not loaded:
+            await asyncio.sleep(self.spec.cold_start_s)
+        app = web.Application(client_max_size=MAX_BODY)
+        app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_post("/v1/completions", self._complete)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/metrics", self._metrics)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.0, handler_cancellation=True)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self.host, self.port, backlog=1024, reuse_address=True).start()
+        self.process.task = asyncio.create_task(self.process.pace.run())
+        self.phase, self.ready_at = "serving", time.time()
+
+    async def stop(self) -> None:
+        """Close the socket and every stream."""
+        self.broken_now = self.process.pace.break_all()
+        for task in (self.process.task, self._rebirth):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def order(self, fault: Fault | None) -> None:
+        """Put a fault in force, or (None) clear the one that is. A crash takes its course."""
+        self.fault, self._frozen = fault, None
+        slowed = fault is not None and fault.kind in {FaultKind.SLOW, FaultKind.THROTTLE}
+        self.engine.speed = self.spec.speed * (fault.factor if fault and slowed else 1.0)
+        if fault is not None and fault.kind is FaultKind.CRASH:
+            self._rebirth = asyncio.create_task(self._crash())
+        if fault is not None and fault.kind is FaultKind.HANG:
+            self._halt()
+        elif self.phase == "serving" and (self.process.task is None or self.process.task.done()):
+            self.process.task = asyncio.create_task(self.process.pace.run())
+
+    def drain(self, on: bool) -> None:
+        """Say that it is leaving (or that it stays after all); whoever routes has to act on it."""
+        if self.phase in {"serving", "draining"}:
+            self.phase = "draining" if on else "serving"
+
+    def _halt(self) -> None:
+        """Take no step any more: what was streaming stays open and silent."""
+        if self.process.task is not None:
+            self.process.task.cancel()
+
+    async def _crash(self) -> None:
+        self.phase, self.ready_at = "loading", None
+        self.broken += self.process.pace.break_all()
+        if self.process.task is not None:
+            self.process.task.cancel()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        self.process, self.fault = self._new_process(), None
+        await self.start(loaded=False)
+
+    def _hanging(self) -> bool:
+        return self.fault is not None and self.fault.kind is FaultKind.HANG
+
+    async def _hang(self) -> None:
+        """Answer nothing while the fault lasts."""
+        while self._hanging():
+            await asyncio.sleep(0.1)
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        await self._hang()
+        return web.Response()
+
+    async def _models(self, _request: web.Request) -> web.Response:
+        await self._hang()
+        self.process.http["/v1/models", "GET", "2xx"] += 1
+        model = {"id": self.spec.model, "object": "model", "owned_by": "vllm"}
+        return web.json_response({"object": "list", "data": [model]})
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        await self._hang()
+        kind = None if self.fault is None else self.fault.kind
+        text = self._frozen or render(self._snapshot(lying=kind is FaultKind.LYING), self._counted(kind))
+        if kind is FaultKind.FROZEN:
+            self._frozen = text
+        return web.Response(body=text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    def _counted(self, kind: FaultKind | None) -> Stats:
+        stats = self.process.pace.stats
+        return boasting(stats) if kind is FaultKind.LYING else stats
+
+    def _snapshot(self, *, lying: bool) -> Snapshot:
+        process, engine = self.process, self.engine
+        age = time.time() - process.started_at
+        return Snapshot(
+            model=self.spec.model,
+            running=0 if lying else len(engine.running),
+            waiting=0 if lying else len(engine.waiting),
+            kv_use=0.0 if lying else engine.kv_use,
+            kv_tokens=self.spec.costs.kv_tokens,
+            created=process.started_at,
+            cpu_s=round(5.0 + IDLE_CPU * age + BUSY_CPU * process.pace.stats.busy_s, 2),
+            http=process.http,
+        )
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        arrived = asyncio.get_running_loop().time()
+        handler = request.path
+        try:
+            asked = parse(await request.read())
+            if asked.model != self.spec.model:
+                raise BadRequest(f"model: {asked.model!r} is not served here, {self.spec.model!r} is")
+            key, stream = await self._admit(asked, arrived)
+        except BadRequest as error:
+            self.process.http[handler, "POST", "4xx"] += 1
+            problem = {"error": {"message": str(error), "type": "BadRequestError", "code": 400}}
+            return web.json_response(problem, status=400, headers=self._headers())
+        self.process.http[handler, "POST", "2xx"] += 1
+        writer = Writer("chat" in handler, f"cmpl-{key}", asked.model, int(time.time()))
+        process = self.process
+        try:
+            if asked.stream:
+                return await self._stream(request, asked, stream, writer)
+            return await self._whole(asked, stream, writer)
+        finally:
+            process.pace.give_up(key)  # does nothing where it is finished
+
+    async def _admit(self, asked: Asked, arrived: float) -> tuple[int, Stream]:
+        await asyncio.sleep(self.spec.costs.ttft_overhead_ms / 1000.0)
+        life = Life(asked.prompt_tokens, asked.output_tokens, arrived)
+        try:
+            return self.process.pace.submit(life)
+        except ValueError as error:
+            raise BadRequest(f"prompt_tokens, max_tokens: {error}") from error
+
+    async def _stream(
+        self, request: web.Request, asked: Asked, stream: Stream, writer: Writer
+    ) -> web.StreamResponse:
+        """Headers at once, as vLLM does; then chunks as they are made."""
+        response = web.StreamResponse(headers={**self._headers(), "content-type": "text/event-stream"})
+        await response.prepare(request)
+        while not stream.finished or stream.pending:
+            await stream.ready.wait()
+            if stream.broken:
+                self._cut(request)
+                return response
+            if count := stream.take():
+                await response.write(writer.tokens(count))
+        tail = writer.last() + (writer.usage(asked) if asked.usage else b"") + DONE
+        await response.write(tail)
+        return response
+
+    async def _whole(self, asked: Asked, stream: Stream, writer: Writer) -> web.Response:
+        while not stream.finished:
+            await stream.ready.wait()
+            if stream.broken:
+                raise web.HTTPInternalServerError
+            stream.ready.clear()
+        return web.json_response(writer.whole(asked), headers=self._headers())
+
+    def _headers(self) -> dict[str, str]:
+        return {"x-twin-instance": self.spec.slot}
+
+    @staticmethod
+    def _cut(request: web.Request) -> None:
+        """End the connection in the middle of the answer, as a dying process does."""
+        if request.transport is not None:
+            request.transport.abort()
+
+
+def boasting(stats: Stats) -> Stats:
+    """The same counters with every latency a tenth of the truth."""
+    shrunk = {
+        name: replace(histogram, counts=list(histogram.counts), total=histogram.total * 0.1)
+        if name.endswith("_seconds")
+        else histogram
+        for name, histogram in stats.histograms.items()
+    }
+    told = Stats(
+        stats.max_model_len, stats.prompt_tokens, stats.generation_tokens, stats.preemptions, stats.finished
+    )
+    told.histograms = shrunk
+    return told
+
+
+def base36(number: int) -> str:
+    """A whole number in base 36, digits before letters."""
+    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+    text = ""
+    while number:
+        number, rest = divmod(number, 36)
+        text = digits[rest] + text
+    return text or "0"
