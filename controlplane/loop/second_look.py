@@ -1,0 +1,83 @@
+"""Look again just before acting: what a plan relied on may have changed while it was made.
+
+An action that no longer fits is abandoned, which is an ordinary outcome: the next cycle plans
+from what is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controlplane.domain.gateway import GatewayView, ServerState, ServerView
+from controlplane.domain.ids import ActionId, InstanceId
+from controlplane.domain.observation import Hold, Observation
+from controlplane.domain.plan import Action, ActionKind, ActionState
+from controlplane.domain.readings import Missing
+
+Outcomes = dict[ActionId, tuple[ActionState, str]]
+Runnable = Sequence[tuple[ActionId, Action]]
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The world on the second look. `stopping`: we were told to stop meanwhile."""
+
+    leads: bool
+    stopping: bool
+    holds: Sequence[Hold]
+    gateways: Mapping[str, GatewayView | Missing]
+
+
+def sift(actions: Runnable, seen: Observation, now: Now) -> tuple[Runnable, Outcomes]:
+    """The actions that still fit, and an ABANDONED with its reason for each of the others."""
+    reasons = {id_: objection(action, seen, now) for id_, action in actions}
+    fitting = [(id_, action) for id_, action in actions if reasons[id_] is None]
+    abandoned = {id_: (ActionState.ABANDONED, reason) for id_, reason in reasons.items() if reason}
+    return fitting, abandoned
+
+
+def objection(action: Action, seen: Observation, now: Now) -> str | None:
+    """Why an action may not be carried out any more; None where it may."""
+    if now.stopping:
+        return "the controller was told to stop"
+    if not now.leads:
+        return "the lease is not ours any more"
+    known = {(hold.pool, hold.since) for hold in seen.holds}
+    for hold in now.holds:
+        if hold.pool in {None, action.pool} and (hold.pool, hold.since) not in known:
+            return f"{hold.author} placed a hold meanwhile: {hold.reason}"
+    return _gateway_changed(action, seen, now) if action.gateway else None
+
+
+def _gateway_changed(action: Action, seen: Observation, now: Now) -> str | None:
+    before, after = seen.gateways.get(action.gateway), now.gateways.get(action.gateway)
+    if not isinstance(before, GatewayView) or not isinstance(after, GatewayView):
+        return f"gateway {action.gateway} did not answer on the second look"
+    if before.epoch != after.epoch:
+        return f"gateway {action.gateway} was restarted meanwhile"
+    found = level(server(after, action.instance), action.kind)
+    if action.seen is not None and found != action.seen:
+        return f"{action.kind} stood at {action.seen} and stands at {found} now"
+    return None
+
+
+def server(view: GatewayView, instance: InstanceId | None) -> ServerView | None:
+    """An instance as a gateway has it; None where it does not know it."""
+    rows = (row for backend in view.backends for row in backend.servers)
+    return next((row for row in rows if row.instance_id == instance), None)
+
+
+def level(row: ServerView | None, kind: ActionKind) -> int | None:
+    """The level that an action of this kind would set, as it stands; None where unknown."""
+    if row is None or row.state is ServerState.ABSENT:
+        return None
+    match kind:
+        case ActionKind.SET_WEIGHT:
+            return row.weight
+        case ActionKind.SET_LIMIT:
+            return row.limit
+        case ActionKind.CLOSE | ActionKind.OPEN:
+            return int(row.state is not ServerState.CLOSED)
+        case _:
+            return None
