@@ -13,12 +13,12 @@ from controlplane.domain.decide import decide
 from controlplane.domain.fleet import Instance, Inventory
 from controlplane.domain.forecast import Forecast
 from controlplane.domain.gateway import GatewayView
-from controlplane.domain.ids import ActionId, CycleId, CycleKind
+from controlplane.domain.ids import ActionId, CycleId, CycleKind, PoolName
 from controlplane.domain.observation import Observation
 from controlplane.domain.plan import Action, ActionState, Plan
 from controlplane.domain.policy import Policies
 from controlplane.domain.readings import Cause, Missing
-from controlplane.domain.state import State
+from controlplane.domain.state import PoolState, State
 from controlplane.loop.observe import Answers, assemble
 from controlplane.loop.second_look import Now, Outcomes, Runnable, sift
 from controlplane.loop.settle import settled
@@ -49,13 +49,15 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one cycle came to. `failure`: why it ended before acting, empty where it did not."""
+    """What one cycle came to. `memory`: the pools' state after it. `failure`: why it ended before
+    acting, empty where it did not."""
 
     kind: CycleKind
     cycle: CycleId | None = None
     observation: Observation | None = None
     plan: Plan | None = None
     outcomes: Mapping[ActionId, tuple[ActionState, str]] = field(default_factory=dict)
+    memory: Mapping[PoolName, PoolState] = field(default_factory=dict)
     duration_s: float = 0.0
     failure: str = ""
 
@@ -96,7 +98,7 @@ class Loop:
         )
         self._state = next_state
         outcomes = self._act(runnable, observation)
-        return Report(kind, cycle, observation, plan, outcomes, self._since(started))
+        return Report(kind, cycle, observation, plan, outcomes, next_state.pools, self._since(started))
 
     def _remembered(self) -> State:
         if self._state is None:

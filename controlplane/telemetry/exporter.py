@@ -1,0 +1,171 @@
+"""`/metrics`: what the controller says of itself, computed at each scrape from the last cycles.
+
+Gauges are built anew from the last report, so a series of an instance that is gone is gone within
+one cycle, and what is unknown has no series instead of a reassuring number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from controlplane import __version__
+from controlplane.domain.explanation import Input
+from controlplane.domain.fleet import Inventory
+from controlplane.domain.gateway import GatewayView, ServerState
+from controlplane.domain.ids import CycleKind
+from controlplane.domain.plan import Decision, Outcome
+from controlplane.loop.cycle import Report
+from controlplane.loop.runner import Health
+from controlplane.telemetry import catalog
+from controlplane.telemetry.catalog import Family, Kind
+
+Row = tuple[Sequence[str], float]
+
+
+@dataclass(slots=True)
+class Told:
+    """What the exporter remembers: the last report of each kind, and running totals by labels."""
+
+    cluster: str
+    last: dict[CycleKind, Report] = field(default_factory=dict)
+    totals: dict[str, Counter[tuple[str, ...]]] = field(default_factory=dict)
+    policies_valid: bool = True
+
+    def tell(self, report: Report) -> None:
+        """Take one cycle into account."""
+        self.last[report.kind] = report
+        result = "failed" if report.failure else "done"
+        self._count(catalog.CYCLES, report.kind, result)
+        if report.plan is not None and report.observation is not None:
+            self._decisions(report)
+
+    def broken(self, kind: CycleKind) -> None:
+        """A cycle raised: a defect, and counted as one."""
+        self._count(catalog.CYCLES, kind, "broken")
+
+    def _decisions(self, report: Report) -> None:
+        assert report.plan is not None and report.observation is not None  # noqa: S101, PT018
+        for pool, decision in report.plan.decisions.items():
+            self._count(catalog.DECISIONS, report.kind, pool, decision.outcome)
+        for id_, (state, _reason) in report.outcomes.items():
+            decision = report.plan.decisions[id_.decision.pool]
+            self._count(catalog.ACTIONS, id_.decision.pool, decision.actions[id_.ordinal].kind, state)
+        health = report.observation.source
+        for name, _detail in health.failures:
+            self._count(catalog.QUERY_FAILURES, report.kind, name)
+        self._count(catalog.REJECTED, report.kind, by=health.rejected_samples)
+
+    def _count(self, family: Family, *labels: str, by: int = 1) -> None:
+        self.totals.setdefault(family.name, Counter())[(self.cluster, *map(str, labels))] += by
+
+
+class Exporter(Collector):
+    """Yields every family of the catalogue."""
+
+    def __init__(self, told: Told, health: Health) -> None:
+        self._told = told
+        self._health = health
+
+    def collect(self) -> Iterator[Metric]:
+        """All families, those without a row as well: a dashboard should find their help."""
+        rows = {**self._beats(), **self._last()}
+        for family in catalog.FAMILIES:
+            yield _family(family, rows.get(family.name, []), self._told.totals.get(family.name, {}))
+
+    def _beats(self) -> dict[str, list[Row]]:
+        cluster, beats = self._told.cluster, self._health.beats
+        return {
+            catalog.BUILD_INFO.name: [((cluster, __version__), 1.0)],
+            catalog.CYCLE_INTERVAL.name: [((cluster, kind), beat.interval_s) for kind, beat in beats.items()],
+            catalog.CYCLE_AGE.name: [((cluster, kind), self._health.age_s(kind)) for kind in beats],
+            catalog.POLICY_VALID.name: [((cluster,), float(self._told.policies_valid))],
+        }
+
+    def _last(self) -> dict[str, list[Row]]:
+        told, reports = self._told, list(self._told.last.values())
+        rows: dict[str, list[Row]] = {
+            catalog.CYCLE_DURATION.name: [((told.cluster, each.kind), each.duration_s) for each in reports]
+        }
+        newest = max(
+            (each for each in reports if each.observation is not None),
+            key=lambda each: each.observation.now if each.observation else 0.0,
+            default=None,
+        )
+        return rows | _world(newest, told.cluster) | _pools(reports, told.cluster)
+
+
+def _world(report: Report | None, cluster: str) -> dict[str, list[Row]]:
+    """Gateways and inventory as the newest observation has them."""
+    if report is None or report.observation is None:
+        return {}
+    seen = report.observation
+    views = [view for view in seen.gateways.values() if isinstance(view, GatewayView)]
+    servers = [
+        ((cluster, backend.pool, view.gateway, row.instance_id), row)
+        for view in views
+        for backend in view.backends
+        for row in backend.servers
+        if row.state is not ServerState.ABSENT
+    ]
+    skew = seen.source.skew_s
+    return {
+        catalog.WEIGHT.name: [(labels, float(row.weight)) for labels, row in servers],
+        catalog.LIMIT.name: [(labels, float(row.limit)) for labels, row in servers],
+        catalog.GATEWAY_UP.name: [
+            ((cluster, name), float(isinstance(view, GatewayView))) for name, view in seen.gateways.items()
+        ],
+        catalog.INVENTORY_UP.name: [((cluster,), float(isinstance(seen.inventory, Inventory)))],
+        catalog.QUERIES.name: [((cluster, report.kind), float(seen.source.queries))],
+        catalog.SKEW.name: [] if skew is None else [((cluster,), skew)],
+    }
+
+
+def _pools(reports: Iterable[Report], cluster: str) -> dict[str, list[Row]]:
+    """By pool: who is held, how blind it is, and what only the gateway counts."""
+    held: dict[str, float] = {}
+    unconfirmed: list[Row] = []
+    blind: dict[str, float] = {}
+    for report in reports:
+        if report.plan is None:
+            continue
+        for pool, decision in report.plan.decisions.items():
+            held[pool] = max(held.get(pool, 0.0), float(decision.outcome is Outcome.HELD))
+            unconfirmed += [((cluster, pool), gap) for gap in _unconfirmed(decision)]
+        blind |= {pool: float(state.blind) for pool, state in report.memory.items()}
+    return {
+        catalog.HELD.name: [((cluster, pool), value) for pool, value in held.items()],
+        catalog.UNCONFIRMED.name: unconfirmed,
+        catalog.BLIND.name: [((cluster, pool), value) for pool, value in blind.items()],
+    }
+
+
+def _unconfirmed(decision: Decision) -> Iterator[float]:
+    for step in decision.explanation.steps:
+        if step.rule == "in_flight":
+            figures = {each.name: each for each in step.inputs}
+            gateway, engines = figures.get("gateway_in_flight"), figures.get("confirmed")
+            if _known(gateway) and _known(engines):
+                yield max(0.0, gateway.value - engines.value)  # type: ignore[union-attr, operator]
+
+
+def _known(figure: Input | None) -> bool:
+    return figure is not None and figure.value is not None
+
+
+def _family(
+    family: Family, rows: Sequence[Row], totals: dict[tuple[str, ...], int] | Counter[tuple[str, ...]]
+) -> Metric:
+    made: GaugeMetricFamily | CounterMetricFamily
+    if family.kind is Kind.COUNTER:
+        made = CounterMetricFamily(family.name.removesuffix("_total"), family.help, labels=family.labels)
+        rows = [(labels, float(count)) for labels, count in totals.items()]
+    else:
+        made = GaugeMetricFamily(family.name, family.help, labels=family.labels)
+    for labels, value in rows:
+        made.add_metric(list(labels), value)
+    return made

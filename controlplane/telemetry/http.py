@@ -1,0 +1,78 @@
+"""`/metrics` and `/healthz` on one small socket of the controller's own."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.registry import Collector
+
+from controlplane.loop.runner import STALLED_INTERVALS, Health
+from controlplane.ports import InvalidConfig
+
+StartResponse = Callable[..., Any]
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Scrapes are no news."""
+
+
+def healthz(health: Health) -> tuple[int, dict[str, Any]]:
+    """503 while any clock's last cycle is more than three intervals old; with every clock's figures."""
+    stalled = health.stalled()
+    clocks = {
+        kind: {
+            "last_cycle_age_s": round(health.age_s(kind), 3),
+            "interval_s": beat.interval_s,
+            "cycles": beat.cycles,
+            "errors": beat.errors,
+            "last_error": beat.last_error,
+        }
+        for kind, beat in health.beats.items()
+    }
+    reasons = [
+        f"the {kind} loop finished its last cycle {age:.1f} s ago, more than {STALLED_INTERVALS:g} intervals"
+        for kind, age in stalled.items()
+    ]
+    return (503 if stalled else 200), {"ok": not stalled, "reasons": reasons, "clocks": clocks}
+
+
+class Endpoint:
+    """Serves both paths from a thread of its own. Raises InvalidConfig where it can't listen."""
+
+    def __init__(self, host: str, port: int, exporter: Collector, health: Health) -> None:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(exporter)
+        self._metrics = make_wsgi_app(registry)
+        self._health = health
+        try:
+            self._server = make_server(host, port, self._answer, WSGIServer, _Quiet)
+        except OSError as error:
+            raise InvalidConfig([f"listen: cannot listen on {host}:{port}: {error.strerror}"]) from error
+        self.port = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _answer(self, environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
+        if environ.get("PATH_INFO") == "/metrics":
+            return self._metrics(environ, start)  # type: ignore[no-any-return]
+        if environ.get("PATH_INFO") != "/healthz":
+            start("404 Not Found", [("content-type", "text/plain")])
+            return [b"/metrics and /healthz are here\n"]
+        status, body = healthz(self._health)
+        start(
+            f"{status} {'OK' if status == 200 else 'Service Unavailable'}",
+            [("content-type", "application/json")],
+        )
+        return [json.dumps(body).encode() + b"\n"]

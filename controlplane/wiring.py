@@ -1,0 +1,188 @@
+"""The only file that names concrete adapters: from settings to a loop that can run."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from controlplane import __version__
+from controlplane.adapters.clock import SystemClock
+from controlplane.adapters.gateways.haproxy.gateway import HaproxyGateway
+from controlplane.adapters.gateways.haproxy.runtime import RuntimeSocket
+from controlplane.adapters.orchestrators.twin import TwinOrchestrator
+from controlplane.adapters.policyfiles.source import PolicyDirectory
+from controlplane.adapters.prometheus.asks import Mode as Series
+from controlplane.adapters.prometheus.client import PrometheusClient
+from controlplane.adapters.prometheus.source import PrometheusSource
+from controlplane.adapters.sql.open import Record, open_record
+from controlplane.domain.fleet import Instance
+from controlplane.domain.ids import CycleKind
+from controlplane.domain.policy import Mode, Policies
+from controlplane.loop.cycle import Loop, Ports
+from controlplane.loop.runner import Runner
+from controlplane.ports import Clock, Gateway, InvalidConfig, Orchestrator, PolicySource, Unavailable
+from controlplane.settings import FleetSettings, GatewaySettings, OrchestratorKind, OrchestratorSettings
+from controlplane.telemetry.exporter import Exporter, Told
+from controlplane.telemetry.http import Endpoint
+from controlplane.telemetry.news import News
+
+log = logging.getLogger("trimtab")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run: policies and profiles, whether only to observe, whether rules record the series."""
+
+    policies: Path
+    profiles: Path | None = None
+    observe_only: bool = False
+    inline: bool = False
+    source: str = "live"
+
+
+class FollowedPolicies:
+    """Policies as the files stand; the last good ones where they are wrong, which is said once."""
+
+    def __init__(self, source: PolicySource, told: Told, *, observe_only: bool) -> None:
+        self._source = source
+        self._told = told
+        self._observe_only = observe_only
+        self._problem = ""
+        self._good = self._shaped(source.load())
+
+    def now(self) -> Policies:
+        """What is in force."""
+        try:
+            self._good = self._shaped(self._source.load())
+            self._note("")
+        except InvalidConfig as error:
+            self._note(str(error))
+        return self._good
+
+    def _shaped(self, policies: Policies) -> Policies:
+        return only_observing(policies) if self._observe_only else policies
+
+    def _note(self, problem: str) -> None:
+        self._told.policies_valid = not problem
+        if problem and problem != self._problem:
+            log.error("policies are invalid, the last good ones stay in force:\n%s", problem)
+        if self._problem and not problem:
+            log.info("policies are valid again and in force")
+        self._problem = problem
+
+
+def only_observing(policies: Policies) -> Policies:
+    """The same policies, in which no kind of action may do anything."""
+    pools = {
+        pool: replace(policy, weights_mode=Mode.OBSERVE, capacity_mode=Mode.OBSERVE)
+        for pool, policy in policies.pools.items()
+    }
+    return replace(policies, pools=pools)
+
+
+@dataclass(slots=True)
+class Controller:
+    """A loop with its runner and its endpoint; `stop` may be set from any thread."""
+
+    runner: Runner
+    endpoint: Endpoint
+    stop: threading.Event
+
+    def run(self) -> None:
+        """Run until `stop` is set; the cycle under way ends first."""
+        self.runner.start()
+        try:
+            self.stop.wait()
+        finally:
+            self.runner.stop()
+
+
+@contextmanager
+def controller(settings: FleetSettings, options: Options) -> Iterator[Controller]:
+    """Everything opened, in order, and closed again. Raises InvalidConfig or Unavailable."""
+    with ExitStack() as stack:
+        clock, told, stop = SystemClock(), Told(settings.cluster), threading.Event()
+        policies = FollowedPolicies(
+            PolicyDirectory(options.policies, options.profiles, settings.prometheus.scrape_interval_s),
+            told,
+            observe_only=options.observe_only,
+        )
+        record = _record(settings, options)
+        stack.callback(record.close)
+        _lead(record)
+        stack.callback(record.lease.release)
+        client = PrometheusClient(settings.prometheus)
+        stack.callback(client.close)
+        series = Series.INLINE if options.inline else Series.RECORDED
+        source = PrometheusSource(client, settings.cluster, settings.prometheus.scrape_interval_s, series)
+        holder: list[Loop] = []
+        gateways = _gateways(settings.gateways, lambda: holder[0].last_known, clock)
+        ports = Ports(
+            clock, source, gateways, _orchestrator(settings.orchestrator), record.ledger, record.lease
+        )
+        holder.append(Loop(settings.cluster, ports, __version__, stop.is_set))
+        runner = Runner(_work(holder[0], policies, told), _intervals(settings), clock)
+        endpoint = Endpoint(
+            settings.listen.host, settings.listen.port, Exporter(told, runner.health), runner.health
+        )
+        stack.callback(endpoint.close)
+        yield Controller(runner, endpoint, stop)
+
+
+def _work(loop: Loop, policies: FollowedPolicies, told: Told) -> Callable[[CycleKind], None]:
+    news = News()
+
+    def work(kind: CycleKind) -> None:
+        try:
+            report = loop.cycle(kind, policies.now())
+        except Exception:
+            told.broken(kind)
+            raise
+        told.tell(report)
+        news.tell(report)
+
+    return work
+
+
+def _intervals(settings: FleetSettings) -> Mapping[CycleKind, float]:
+    cadence = settings.cadence
+    return {CycleKind.WEIGHTS: cadence.weights_s, CycleKind.CAPACITY: cadence.capacity_s}
+
+
+def _record(settings: FleetSettings, options: Options) -> Record:
+    return open_record(database_url(settings), settings.cluster, options.source)
+
+
+def database_url(settings: FleetSettings) -> str:
+    """The record's URL, with the password put in from its place where there is one."""
+    database = settings.database
+    if database.password is None:
+        return database.url
+    from sqlalchemy.engine import make_url  # noqa: PLC0415 - only where a password is named
+
+    url = make_url(database.url).set(password=database.password.read())
+    return url.render_as_string(hide_password=False)
+
+
+def _lead(record: Record) -> None:
+    if not record.lease.acquire():
+        raise Unavailable("another controller leads this record; stop it first")
+
+
+def _gateways(
+    settings: tuple[GatewaySettings, ...], instances: Callable[[], tuple[Instance, ...]], clock: Clock
+) -> Mapping[str, Gateway]:
+    return {
+        each.name: HaproxyGateway(each.name, RuntimeSocket(each.socket), instances, clock, each.timeout_s)
+        for each in settings
+    }
+
+
+def _orchestrator(settings: OrchestratorSettings) -> Orchestrator | None:
+    if settings.kind is OrchestratorKind.NONE:
+        return None
+    return TwinOrchestrator(settings.url, settings.timeout_s)
