@@ -52,7 +52,7 @@ def test_a_hold_says_what_is_unseen_and_what_ends_it() -> None:
     decision, _ = decided(blind)
     assert words.sentence(decision) == (
         "chat-8b is held, weights frozen, because 6 of 6 instances are unseen "
-        "(coverage 0.00 of 0.90): no series: its scrape failed, or it is gone."
+        "(coverage 0.00, at least 0.90): no series: its scrape failed, or it is gone."
     )
 
 
