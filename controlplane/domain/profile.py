@@ -92,6 +92,6 @@ def largest_concurrency(profile: Profile, mix: Mix, tpot_ms: float, ttft_ms: flo
     return max(1, math.floor(bound))
 
 
-def tokens_per_second(profile: Profile, mix: Mix, running: int) -> float:
+def tokens_per_second(profile: Profile, mix: Mix, running: float) -> float:
     """What one instance generates at `running` sequences: B / step time at B."""
     return running / (step_ms(profile, mix, running) / 1000.0)
