@@ -25,6 +25,7 @@ lint: setup ## Style, types and who may import whom
 
 render: setup ## Write generated files anew; they are committed, and tests compare them
 	@$(BIN)/trimtab policy schema > policies/schema.json
+	@$(BIN)/python -m alerts.render
 
 lock: setup ## Lock dependencies anew after a change in pyproject.toml (needs uv on PATH)
 	@uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header \

@@ -12,9 +12,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_FUNCTION = 60
+FOLDERS = ("alerts", "controlplane", "migrations", "tests")
 SOURCES = [
-    *sorted((ROOT / "controlplane").rglob("*.py")),
-    *sorted((ROOT / "tests").rglob("*.py")),
+    *(path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))),
     ROOT / "scripts/setup",
 ]
 

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-settings.register_profile("trimtab", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("trimtab", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("trimtab")

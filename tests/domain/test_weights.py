@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlplane.domain.fleet import Phase
@@ -310,6 +310,7 @@ def test_a_row_that_is_not_seen_is_never_raised(built: Observation, row: int) ->
     assert state.weights[one] <= 0.8
 
 
+@settings(max_examples=12)
 @given(observations(CycleKind.WEIGHTS))
 def test_applied_and_decided_again_a_plan_comes_to_rest(built: Observation) -> None:
     state = KNOWN_MIX

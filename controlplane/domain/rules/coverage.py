@@ -25,7 +25,9 @@ class Code(StrEnum):
 
 
 WORDS: Mapping[str, str] = {
-    Code.LOW: "{unseen.plain} of {expected} are unseen (coverage {coverage}, at least {bound}): {unseen.cause}",
+    Code.LOW: (
+        "{unseen.plain} of {expected} are unseen (coverage {coverage}, at least {bound}): {unseen.cause}"
+    ),
     Code.NO_INVENTORY: "the orchestrator did not say what exists",
     Code.ENOUGH: "{coverage} of it is seen",
 }

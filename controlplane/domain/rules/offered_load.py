@@ -29,7 +29,7 @@ WORDS: Mapping[str, str] = {
     Code.ABOVE: "its load is {load} and {before.plain} carry {carried.plain}",
     Code.BELOW: "its load is {load} and {before.plain} carry {carried.plain}",
     Code.WITHIN: "its load is {load} and {before.plain} carry {carried.plain}, within the band",
-    Code.UNKNOWN: "its load can't be told: {missing.plain} of 3 estimates lack signals, at least {load} is proven",
+    Code.UNKNOWN: "its load can't be told ({missing.plain} of 3 estimates lack signals), only {load} is sure",
 }
 
 
