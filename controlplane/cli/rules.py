@@ -16,22 +16,14 @@ from controlplane.ports import InvalidConfig
 FILE_NAME = "recording.yaml"
 
 
-class Duration(click.ParamType):
+def _seconds(ctx: click.Context, param: click.Parameter, text: str) -> float:  # noqa: ARG001
     """Seconds, written with their unit as in policy files: `1500ms`, `15s`, `5m`."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The value in seconds; a usage error that says what is allowed."""
-        try:
-            return seconds(value)
-        except ValueError:
-            self.fail(
-                f"{value!r} is no duration; allowed: a number with ms, s, m, h or d, like 15s", param, ctx
-            )
-
-
-DURATION = Duration()
+    try:
+        return seconds(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no duration; allowed: a number with ms, s, m, h or d, like 15s"
+        ) from None
 
 
 @click.group()
@@ -43,8 +35,10 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--window", type=DURATION, default="5m", show_default=True, help="Span of rates and quantiles.")
-@click.option("--interval", type=DURATION, default="15s", show_default=True, help="Scrape interval.")
+@click.option(
+    "--window", callback=_seconds, default="5m", show_default=True, help="Span of rates, quantiles."
+)
+@click.option("--interval", callback=_seconds, default="15s", show_default=True, help="Scrape interval.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write recording.yaml there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the same rules as JSON.")
 def render(window: float, interval: float, out: Path | None, *, as_json: bool) -> None:

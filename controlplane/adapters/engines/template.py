@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from string import Template as Text
 
 from controlplane.adapters.engines.escape import matcher
@@ -120,6 +121,7 @@ class Template:
         return series_name(self.name, self.level)
 
 
+@cache
 def series_name(name: Signal | PoolSignal | Helper, level: Level) -> str:
     """`trimtab:<level>:<signal>_<unit>`."""
     unit = HELPER_UNITS[name] if isinstance(name, Helper) else UNITS[name]

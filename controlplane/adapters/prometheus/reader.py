@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from controlplane.adapters.engines.template import SCRAPES_IN_WINDOW, Helper, Level, Source, Template
@@ -34,6 +34,7 @@ class Reader:
     interval_s: float
     rejected: int = 0
     remarks: list[str] = field(default_factory=list)
+    _shared: dict[tuple[str, Source, Level, str], Evidence] = field(default_factory=dict)
 
     def instances(self) -> Mapping[Signal, Mapping[InstanceId, Reading]]:
         """Every asked signal of every instance that any query mentioned."""
@@ -85,6 +86,19 @@ class Reader:
     def _evidence(
         self, each: Brought, template: Template, subject: str, policy: EvidencePolicy, idle: bool
     ) -> Evidence:
+        key = (each.ask.name, template.source, template.level, subject)
+        if key not in self._shared:
+            self._shared[key] = self._of_source(each, template, subject, policy, idle)
+        shared = self._shared[key]
+        if template.counted_by is None:
+            return shared
+        return replace(shared, count=each.helper(template.counted_by, template.level, subject))
+
+    def _of_source(
+        self, each: Brought, template: Template, subject: str, policy: EvidencePolicy, idle: bool
+    ) -> Evidence:
+        """What is the same for all signals that one exporter says of one subject."""
+
         def helped(helper: Helper) -> float | None:
             return each.helper(helper, template.level, subject)
 
@@ -97,7 +111,6 @@ class Reader:
             false_resets=helped(Helper.FALSE_RESETS) is not None,
             rejected=helped(Helper.GPU_REJECTED) is not None,
             idle=idle,
-            count=None if template.counted_by is None else helped(template.counted_by),
             min_samples=policy.min_samples,
         )
 

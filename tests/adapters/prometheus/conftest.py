@@ -25,7 +25,7 @@ from controlplane.domain.readings import Missing, Reading, Signal
 from controlplane.ports import MetricsAnswer
 from controlplane.settings import PrometheusSettings
 from tests.adapters.prometheus.policies import policies
-from tests.adapters.prometheus.world import IDLE, Engine, Pages, exposer, gpu, haproxy
+from tests.adapters.prometheus.world import Engine, Pages, exposer, gpu, haproxy, idle
 from tests.support import eventually, free_port, running
 
 WINDOW_S, INTERVAL_S = 5.0, 1.0
@@ -105,7 +105,7 @@ class Cast:
         self.fleet = fleet
         self.engines = {
             "busy": Engine(),
-            "idle": Engine(**IDLE),
+            "idle": idle(),
             "frozen": Engine(),
             "failing": Engine(),
             "leaving": Engine(),

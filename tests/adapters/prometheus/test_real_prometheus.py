@@ -10,8 +10,10 @@ from contextlib import suppress
 import pytest
 
 from controlplane.adapters.engines import TEMPLATES
+from controlplane.adapters.engines.escape import any_of, matcher
 from controlplane.adapters.engines.rules import SERIES_LABEL, inline
 from controlplane.adapters.engines.template import Helper, Level, series_name
+from controlplane.adapters.prometheus.client import Answer, PrometheusClient
 from controlplane.domain.ids import CycleKind
 from controlplane.domain.readings import Cause, Known, Missing, PoolSignal, Reading, Signal
 from controlplane.ports import MetricsAnswer
@@ -223,3 +225,15 @@ def _bucket(text: str, bound: str) -> float:
     start = "vllm:time_to_first_token_seconds_bucket"
     row = next(row for row in text.splitlines() if row.startswith(start) and f'le="{bound}"' in row)
     return float(row.rpartition(" ")[2])
+
+
+def test_whatever_stands_in_a_name_the_query_stays_the_same_query(
+    cast: Cast, client: PrometheusClient
+) -> None:
+    """B-179: a quote in a name neither breaks the query nor reads other tenants' series."""
+    nasty = ['chat"} or up{job=~".*', "a\nb", "a\\", "é😀", "\x00\x7f", "$1"]
+    answers = client.ask({name: f"up{{{matcher('pool', '=', name)}}}" for name in nasty})
+    assert [isinstance(answer, Answer) and answer.vector.samples for answer in answers.values()] == [()] * 6
+    exact = client.ask({"q": f"up{{{matcher('pool', '=~', any_of(['chat']))}}}"})["q"]
+    assert isinstance(exact, Answer)
+    assert exact.vector.samples

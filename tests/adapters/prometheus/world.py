@@ -121,7 +121,9 @@ class Engine:
         return text.replace(f"{bent}{done}", f"{bent}{done + 1}") if self.ragged else text
 
 
-IDLE = {"running": 0, "waiting": 0, "requests": 0.0, "prompt": 0.0, "tokens": 0.0, "cpu": 0.01}
+def idle() -> Engine:
+    """A healthy engine with nothing to do: only its processor time creeps."""
+    return Engine(running=0, waiting=0, requests=0.0, prompt=0.0, tokens=0.0, cpu=0.01)
 
 
 def gpu(pod: str, number: int, util: float, active: float = 0.5) -> str:

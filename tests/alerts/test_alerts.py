@@ -1,0 +1,65 @@
+"""Compiled rules are what the code renders, Prometheus accepts them, and every alert has its page."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from alerts import render
+from alerts.lib import Alert
+from alerts.rules import loop
+
+ALERTS = Path(__file__).resolve().parents[2] / "alerts"
+
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH")
+
+
+@pytest.mark.parametrize("name", sorted(render.files()))
+def test_the_committed_rules_are_what_the_code_renders(name: str) -> None:
+    """After a change: `python -m alerts.render`."""
+    assert (ALERTS / "compiled" / name).read_text("utf-8") == render.files()[name]
+
+
+def test_nothing_lies_among_the_compiled_rules_that_nobody_renders() -> None:
+    assert {path.name for path in (ALERTS / "compiled").iterdir()} == set(render.files())
+
+
+@needs_promtool
+@pytest.mark.parametrize("name", sorted(render.files()))
+def test_prometheus_accepts_the_rules(name: str) -> None:
+    done = subprocess.run(
+        ["promtool", "check", "rules", "--lint-fatal", ALERTS / "compiled" / name],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+@pytest.mark.parametrize("path", sorted((ALERTS / "tests").glob("*.yaml")), ids=lambda path: path.stem)
+def test_rules_do_what_their_scenarios_say(path: Path) -> None:
+    """Each scenario is quiet the moment before, and speaks the moment after."""
+    done = subprocess.run(
+        ["promtool", "test", "rules", path.name], cwd=path.parent, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("alert", loop.ALERTS, ids=lambda alert: alert.name)
+def test_every_alert_has_a_page_and_a_scenario_on_both_sides_of_its_edge(alert: Alert) -> None:
+    page = (ALERTS / "runbooks" / f"{alert.name}.md").read_text("utf-8")
+    assert page.startswith(f"# {alert.name}\n")
+    cases = [
+        case
+        for path in (ALERTS / "tests").glob("*.yaml")
+        for test in yaml.safe_load(path.read_text("utf-8"))["tests"]
+        for case in test.get("alert_rule_test", [])
+        if case["alertname"] == alert.name
+    ]
+    assert any(case["exp_alerts"] for case in cases)
+    assert any(not case["exp_alerts"] for case in cases)
