@@ -10,7 +10,6 @@ from controlplane.traffic.readers import read_trace
 from controlplane.traffic.scale import REQUESTS, Target, Window, scale_to
 from controlplane.traffic.statistics import describe
 
-
 PUBLISHED = {  # requests, mean requests/s, prompt P95, output P50
     "azure2023_conv": (19_366, 5.53, 4083, 129),
     "mooncake_conversation": (12_031, 3.40, 39_550, 350),
