@@ -41,9 +41,9 @@ from controlplane.wiring import Options, controller
 @click.option("--observe-only", is_flag=True, help="Record what would be done, and do nothing.")
 @click.option("--inline", is_flag=True, help="Read raw series: for a Prometheus without our recording rules.")
 @click.option("--demo", "demo", is_flag=True, hidden=True, help="Mark the record as a demonstration's.")
-def command(
+def command(  # noqa: PLR0913  # one parameter an option
     fleet: Path, policies: Path, profiles: Path | None, *, observe_only: bool, inline: bool, demo: bool
-) -> None:  # noqa: PLR0913
+) -> None:
     """Run the loop until SIGTERM: weights every few seconds, capacity every 15 to 30.
 
     Every decision is in the record before anything is touched. When this process ends, the

@@ -52,8 +52,8 @@ def command() -> None:
     show_default=True,
     help="Seconds until a restarted instance serves.",
 )
-def serve_command(
-    fleet: str, cluster: str, host: str, port: int, seed: int, chunk: int, cold_start: float
+def serve_command(  # noqa: PLR0913  # one parameter an option
+    *, fleet: str, cluster: str, host: str, port: int, seed: int, chunk: int, cold_start: float
 ) -> None:
     """Serve until SIGTERM. Prints one JSON line with the control port when all sockets are up."""
     settings = Settings(fleet, cluster, host, port, seed, chunk, cold_start)
@@ -74,9 +74,10 @@ def serve_command(
 @click.option("--clear", is_flag=True, help="End the instance's fault (give INSTANCE alone).")
 @click.option("--list", "show", is_flag=True, help="Show the faults in force.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def fault_command(  # noqa: PLR0913
+def fault_command(  # noqa: PLR0913  # one parameter an option
     kind: str | None,
     instance: str | None,
+    *,
     port: int,
     factor: float | None,
     for_s: float | None,

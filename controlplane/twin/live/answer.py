@@ -27,8 +27,8 @@ class Asked:
     usage: bool
 
 
-def parse(raw: bytes) -> Asked:
-    """Read a body. The fields `prompt_tokens` and `output_tokens` are extensions for traces: the
+def parse(raw: bytes, served: str) -> Asked:
+    """Read a body for the model that is `served`. The fields `prompt_tokens` and `output_tokens` are extensions for traces: the
     prompt's length without its text, and the answer's without a model. Raises BadRequest."""
     try:
         body = json.loads(raw)
@@ -36,6 +36,8 @@ def parse(raw: bytes) -> Asked:
         raise BadRequest("the body is not JSON") from error
     if not isinstance(body, dict) or not isinstance(body.get("model"), str):
         raise BadRequest("model: a name is required")
+    if body["model"] != served:
+        raise BadRequest(f"model: {body['model']!r} is not served here, {served!r} is")
     longest = body.get("max_tokens", body.get("max_completion_tokens", DEFAULT_OUTPUT))
     options = body.get("stream_options")
     return Asked(

@@ -48,8 +48,10 @@ class Fault:
 
 def parse(body: object, slots: frozenset[str], now: float) -> Fault:
     """A fault from a request's JSON. ValueError says what is wrong and what is allowed."""
-    if not isinstance(body, dict):
-        raise ValueError('the body must be an object such as {"kind": "slow", "instance": "chat-8b-01"}')
+    if not isinstance(body, dict):  # a bad request, not a bad call
+        raise ValueError(  # noqa: TRY004
+            'the body must be an object such as {"kind": "slow", "instance": "chat-8b-01"}'
+        )
     unknown = sorted(set(body) - {"kind", "instance", "factor", "for_s"})
     if unknown:
         raise ValueError(f"unknown fields {unknown}; allowed: kind, instance, factor, for_s")

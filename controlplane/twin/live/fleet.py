@@ -87,7 +87,17 @@ def profile_of(name: str) -> Mapping[str, object]:
 def costs_of(plan: PoolPlan) -> Costs:
     """The truth that a pool's instances play by."""
     profile = profile_of(plan.profile)
-    times = {
-        key: float(str(profile[key])) for key in ("d0_ms", "d1_ms", "d2_ms", "p1_ms", "f", "ttft_overhead_ms")
-    }
-    return Costs(**times, kv_tokens=int(str(profile["kv_tokens"])), max_num_seqs=plan.seats)
+
+    def number(key: str) -> float:
+        return float(str(profile[key]))
+
+    return Costs(
+        d0_ms=number("d0_ms"),
+        d1_ms=number("d1_ms"),
+        d2_ms=number("d2_ms"),
+        p1_ms=number("p1_ms"),
+        f=number("f"),
+        ttft_overhead_ms=number("ttft_overhead_ms"),
+        kv_tokens=int(number("kv_tokens")),
+        max_num_seqs=plan.seats,
+    )

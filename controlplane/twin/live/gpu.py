@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ def sm_active(duty: float, sequences: float, seats: int) -> float:
     them. A plain concave curve, documented in docs/twin.md: not measured, and no function of busyness
     as the control plane computes it.
     """
-    return duty * (0.18 + 0.62 * (min(1.0, sequences / max(1, seats)) ** 0.5))
+    return duty * (0.18 + 0.62 * math.sqrt(min(1.0, sequences / max(1, seats))))
 
 
 def dram_active(duty: float, sequences: float, seats: int) -> float:

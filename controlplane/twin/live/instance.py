@@ -106,7 +106,7 @@ class TwinInstance:
 
     async def stop(self) -> None:
         """Close the socket and every stream."""
-        self.broken_now = self.process.pace.break_all()
+        self.process.pace.break_all()
         for task in (self.process.task, self._rebirth):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
@@ -197,9 +197,7 @@ class TwinInstance:
         arrived = asyncio.get_running_loop().time()
         handler = request.path
         try:
-            asked = parse(await request.read())
-            if asked.model != self.spec.model:
-                raise BadRequest(f"model: {asked.model!r} is not served here, {self.spec.model!r} is")
+            asked = parse(await request.read(), self.spec.model)
             key, stream = await self._admit(asked, arrived)
         except BadRequest as error:
             self.process.http[handler, "POST", "4xx"] += 1
