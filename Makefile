@@ -14,17 +14,18 @@ setup: ## Install what demo and test need, below this checkout only
 demo: setup ## The whole loop on this machine; options: make demo ARGS="--for 120"
 	@$(BIN)/trimtab demo $(ARGS)
 
-test: setup lint ## Lint, types, import directions and all tests
+test: setup lint ## Style, types, import directions and all tests
 	@$(BIN)/pytest -n 2 --dist loadfile
 
 lint: setup ## Style, types and who may import whom
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 render: setup ## Write generated files anew; they are committed, and tests compare them
 	@$(BIN)/trimtab policy schema > policies/schema.json
+	@$(BIN)/python -m alerts.render
 
 lock: setup ## Lock dependencies anew after a change in pyproject.toml (needs uv on PATH)
 	@uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header \

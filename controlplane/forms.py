@@ -114,6 +114,12 @@ def _int_in(value: object, _type: type) -> int:
     return value
 
 
+def _flag_in(value: object, _type: type) -> bool:
+    if not isinstance(value, bool):
+        _refuse("true or false", value)
+    return value
+
+
 def _text_in(value: object, _type: type) -> str:
     if not isinstance(value, str):
         _refuse("text", value)
@@ -169,6 +175,7 @@ def _converter() -> Converter:
     converter.register_unstructure_hook(float, _float_out)
     converter.register_structure_hook(float, _float_in)
     converter.register_structure_hook(int, _int_in)
+    converter.register_structure_hook(bool, _flag_in)
     converter.register_structure_hook_func(lambda cls: cls is str, _text_in)
     converter.register_unstructure_hook(Column, _column_out)
     converter.register_structure_hook(Column, _column_in)

@@ -7,7 +7,7 @@ no library's exception crosses a port.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from controlplane.domain.fleet import Inventory
@@ -17,7 +17,7 @@ from controlplane.domain.ids import ActionId, CycleId, CycleKind, InstanceId, Po
 from controlplane.domain.observation import Hold, Observation, SourceHealth
 from controlplane.domain.plan import Action, ActionState, Plan
 from controlplane.domain.policy import Policies
-from controlplane.domain.readings import PoolSignal, Reading, Signal
+from controlplane.domain.readings import Cause, PoolSignal, Reading, Signal
 from controlplane.domain.state import State
 
 
@@ -59,11 +59,16 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MetricsAnswer:
-    """One cycle's readings as they came: by signal, then by our instance id; by pool."""
+    """One cycle's readings as they came: by signal, then by our instance id; by pool.
+
+    `absent`: why an instance that stands in no answer is missing for a signal (its query failed,
+    answered nothing for anybody, is partial); a signal without an entry was not asked for.
+    """
 
     instances: Mapping[Signal, Mapping[InstanceId, Reading]]
     pools: Mapping[PoolName, Mapping[PoolSignal, Reading]]
     health: SourceHealth
+    absent: Mapping[Signal, Cause] = field(default_factory=dict)
 
 
 class MetricsSource(Protocol):

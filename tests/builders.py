@@ -32,7 +32,7 @@ AGE = 2.0
 
 NO_FORECAST = Forecast(made_at=NOW)
 
-Value = float | Missing | Reading
+Value = float | Reading
 
 HAPROXY = Capabilities(
     per_instance_limit=True,

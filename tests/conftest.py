@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from tests.support import SHARED
+from tests.support import SHARED, TOOLS
+
+os.environ["PATH"] = (
+    f"{TOOLS}{os.pathsep}{os.environ['PATH']}"  # what `make setup` unpacked counts as present
+)
 
 settings.register_profile("house", deadline=None)  # two busy cores: a slow example is no failure
 settings.load_profile("house")

@@ -13,6 +13,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+TOOLS = Path(__file__).resolve().parents[1] / ".tools/bin"
+"""The servers that `make setup` brought."""
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Reference data beside the checkout; tests that read it skip where it is absent."""
 

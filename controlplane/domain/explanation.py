@@ -67,7 +67,7 @@ class Clamp:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one rule said, in the order of the rules."""
+    """What one rule said, in the order of the rules. `detail`: free words for people, never parsed."""
 
     rule: str
     code: str  # reason code, from the rule's own closed list
@@ -75,6 +75,7 @@ class Step:
     inputs: tuple[Input, ...] = ()
     proposals: tuple[Proposal, ...] = ()
     clamps: tuple[Clamp, ...] = ()
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

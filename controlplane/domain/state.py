@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controlplane.domain.ids import InstanceId, PoolName
+from controlplane.domain.profile import Mix
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +20,27 @@ class Want:
 @dataclass(frozen=True, slots=True)
 class SeenCounters:
     """An instance's standing-still evidence: since when its token counters and processor
-    time have shown no movement although work arrived (epoch seconds)."""
+    time have shown no movement although work arrived (epoch seconds).
+
+    `completed_total`: the gateways' count when it was last known to be merely idle; more
+    than that is work it was given. While no work arrives `since` moves on with the cycles.
+    """
 
     since: float
     completed_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the gateways themselves counted of an instance: requests that ended (`completed`),
+    request-seconds in flight (`busy_s`) and seconds watched, all fading over the evidence
+    window. `completed / busy_s` is 1 / (time in service): a speed it cannot lie about."""
+
+    at: float
+    completed_total: int
+    completed: float
+    busy_s: float
+    watched_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +51,12 @@ class PoolState:
     instance, relative to 1.0; `speeds`: last believed relative speed. `breaches`: latency
     cycles in a row above target. `blind`: cycles in a row below coverage. `seen_since`:
     since when (epoch seconds) the pool has been seen without a gap, None while blind.
-    `suspects`: instances whose answer may be frozen.
+    `suspects`: instances whose answer may be frozen. `seen_at`: the last cycle that saw it.
+    `gap_ended_at`: when the last gap ended (None: none known), which is a stretch without sight
+    of more than `max_age_s`; rate windows reaching back beyond it are not used.
+    `unconfirmed_since`: since when a gateway has counted requests that no engine knows of.
+    `mix`: the last known length moments. `served`: the gateways' own counts. `limit`: the last
+    intended limit of a full-speed instance, in requests in flight.
     """
 
     wants: tuple[Want, ...] = ()
@@ -46,6 +69,12 @@ class PoolState:
     speeds: Mapping[InstanceId, float] = field(default_factory=dict)
     suspects: Mapping[InstanceId, SeenCounters] = field(default_factory=dict)
     last_target: int | None = None
+    seen_at: float | None = None
+    gap_ended_at: float | None = None
+    unconfirmed_since: float | None = None
+    mix: Mix | None = None
+    served: Mapping[InstanceId, Served] = field(default_factory=dict)
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

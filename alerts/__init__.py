@@ -1,0 +1,1 @@
+"""Alerts and recording rules as code. Reads the engine templates, and nothing else of the control plane."""

@@ -1,0 +1,1 @@
+"""Alerts by concern; each module has a tuple `ALERTS`."""

@@ -1,0 +1,130 @@
+"""A capacity cycle for one pool: rules in order, one number out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from controlplane.domain import rules
+from controlplane.domain.combine import Merge, merge, start
+from controlplane.domain.explanation import Explanation, Input, Step, Vote
+from controlplane.domain.forecast import PoolForecast
+from controlplane.domain.imbalance import Imbalance, of_busyness, of_utilisation
+from controlplane.domain.load import Load, offered_load
+from controlplane.domain.memory import seen_again
+from controlplane.domain.plan import Action, ActionKind, Decision, Outcome
+from controlplane.domain.rules import coverage, human_hold, in_flight, latency, stabilise, votes
+from controlplane.domain.rules.base import CapacityView, Rule, absent, figure
+from controlplane.domain.state import PoolState
+from controlplane.domain.view import PoolView
+
+
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """Steps so far, and the number as it stands."""
+
+    steps: tuple[Step, ...]
+    so_far: Merge
+
+    def then(self, view: CapacityView, chosen: Iterable[Rule]) -> _Fold:
+        fold = self
+        for rule in chosen:
+            fold = fold.add(rule.propose(view, fold.so_far))
+        return fold
+
+    def add(self, step: Step) -> _Fold:
+        so_far, with_clamps = merge(self.so_far, step)
+        return _Fold((*self.steps, with_clamps), so_far)
+
+
+def decide_capacity(pool: PoolView, forecast: PoolForecast | None) -> tuple[Decision, PoolState]:
+    """How many instances the pool should have, and why."""
+    load = with_forecast(offered_load(pool), forecast)
+    view = CapacityView(pool, load, pool.ready + pool.coming)
+    evidence = _Fold((), start(float(view.before))).then(view, rules.EVIDENCE)
+    wishes = evidence.then(view, rules.WISHES)
+    wanted = wishes.add(votes.count(view.before, evidence.steps)).then(view, rules.DAMPERS)
+    done = wanted.then(view, rules.LIMITS)
+    decision = _decision(view, replace(done, steps=(*done.steps, shown(pool))))
+    return decision, _remember(view, int(wanted.so_far.value), int(done.so_far.value))
+
+
+def with_forecast(load: Load, forecast: PoolForecast | None) -> Load:
+    """The load, no less than what is forecast for the horizon."""
+    if forecast is None:
+        return load
+    ahead = forecast.load_instances
+    return replace(
+        load, lower=max(load.lower, ahead), upper=None if load.upper is None else max(load.upper, ahead)
+    )
+
+
+def shown(pool: PoolView) -> Step:
+    """Figures that decide nothing here and are read by every surface alike."""
+    inputs = (
+        imbalance_input("imbalance_utilisation", of_utilisation(pool)),
+        imbalance_input("imbalance_busyness", of_busyness(pool)),
+    )
+    return Step("imbalance", "imbalance_shown", Vote.ABSTAIN, inputs)
+
+
+def imbalance_input(name: str, imbalance: Imbalance) -> Input:
+    """An imbalance as an input; its subject says which counter it was computed on."""
+    if imbalance.value is None:
+        return absent(name, "ratio", imbalance.cause, subject=imbalance.counter)
+    return figure(name, imbalance.value, "ratio", subject=imbalance.counter)
+
+
+def _decision(view: CapacityView, fold: _Fold) -> Decision:
+    policy, after = view.pool.policy, int(fold.so_far.value)
+    step = _deciding(view, fold)
+    explanation = Explanation(fold.steps, step.rule, step.code, float(view.before), float(after))
+    actions: tuple[Action, ...] = ()
+    if after != view.before:
+        actions = (
+            Action(ActionKind.SET_INSTANCES, policy.pool, "", None, after, seen=view.before, code=step.code),
+        )
+    outcome = Outcome.CHANGE if actions else (Outcome.HELD if _held(view) else Outcome.NOTHING_TO_DO)
+    return Decision(policy.pool, policy.capacity_mode, outcome, actions, explanation)
+
+
+def _held(view: CapacityView) -> bool:
+    return bool(view.pool.holds) or view.pool.blind or not view.pool.inventory_known
+
+
+def _deciding(view: CapacityView, fold: _Fold) -> Step:
+    """Whose reason stands for the whole: a hold, if there is one and the pool did not change; who
+    first wanted the change, if there is one; else whoever stopped it, and where that was the count
+    of votes, the first who blocked."""
+    by_rule = {step.rule: step for step in fold.steps}
+    author, unchanged = fold.so_far.author, fold.so_far.value == view.before
+    if view.pool.holds:
+        return by_rule[human_hold.ID]
+    if unchanged and _held(view):
+        return by_rule[coverage.ID]
+    if not unchanged:
+        return by_rule[_wanted_by(view.before, author, by_rule)]
+    blockers = [step for step in fold.steps if step.vote is Vote.BLOCK]
+    return blockers[0] if author == votes.ID and blockers else by_rule[author]
+
+
+def _wanted_by(before: int, author: str, by_rule: Mapping[str, Step]) -> str:
+    """The rule behind `author`'s number: back over clamps that only tempered the same wish."""
+    for clamp in reversed(by_rule[author].clamps):
+        if (clamp.before - before) * (clamp.after - before) > 0:
+            return _wanted_by(before, clamp.whom, by_rule)
+    return author
+
+
+def _remember(view: CapacityView, wanted: int, after: int) -> PoolState:
+    pool, state = view.pool, view.pool.state
+    changed = after not in {view.before, state.last_target}
+    return replace(
+        seen_again(pool),
+        wants=stabilise.remembered(view, wanted),
+        last_grow_at=pool.now if changed and after > view.before else state.last_grow_at,
+        last_shrink_at=pool.now if changed and after < view.before else state.last_shrink_at,
+        breaches=latency.breaches(view),
+        unconfirmed_since=in_flight.unconfirmed_since(view),
+        last_target=after,
+    )

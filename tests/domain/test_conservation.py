@@ -1,0 +1,63 @@
+"""Every GPU is counted once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controlplane.domain.conservation import account
+from controlplane.domain.fleet import Inventory, Node, Phase
+from controlplane.domain.ids import NodeId, PoolName
+from tests.builders import NOW, instance
+
+CHAT, VISION = PoolName("chat-8b"), PoolName("vision")
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> Inventory:
+    """Nodes of 8, owned or spare, partly broken, with instances of any pool that fit."""
+    nodes, members = [], []
+    for number in range(draw(st.integers(0, 5))):
+        owner = draw(st.sampled_from([CHAT, VISION, None]))
+        node = Node(NodeId(f"n{number}"), "H100", 8, owner, unavailable_gpus=draw(st.integers(0, 8)))
+        nodes.append(node)
+        for slot in range(draw(st.integers(0, 2))):
+            pool = draw(st.sampled_from(["chat-8b", "vision"]))
+            tp, phase = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from(Phase))
+            members.append(instance(f"{number}-{slot}", pool, node=node.node_id, tp=tp, phase=phase))
+    return Inventory(NOW, tuple(nodes), tuple(members))
+
+
+@given(fleets())
+def test_pools_and_buffer_and_unavailable_are_the_fleet(inventory: Inventory) -> None:
+    accounted = account(inventory)
+    parts = [gpus for _, gpus in accounted.pools] + [accounted.buffer, accounted.unavailable]
+    assert all(part >= 0 for part in parts)
+    assert sum(parts) == accounted.fleet
+    assert accounted.unaccounted == 0
+
+
+def test_a_borrowed_gpu_counts_where_it_serves() -> None:
+    nodes = (Node(NodeId("n1"), "H100", 8, CHAT), Node(NodeId("n2"), "H100", 8))
+    home = Inventory(NOW, nodes, ())
+    lent = replace(home, instances=(instance("a", node=NodeId("n2"), tp=2, lent_by=PoolName("buffer")),))
+    assert (dict(account(home).pools), account(home).buffer) == ({CHAT: 8}, 8)
+    assert (dict(account(lent).pools), account(lent).buffer) == ({CHAT: 10}, 6)
+
+
+def test_a_broken_gpu_is_unavailable_whoever_uses_it() -> None:
+    node = Node(NodeId("n1"), "H100", 8, CHAT, unavailable_gpus=1)
+    full = Inventory(NOW, (node,), tuple(instance(f"a{slot}") for slot in range(8)))
+    accounted = account(full)
+    assert (dict(accounted.pools), accounted.unavailable, accounted.unaccounted) == ({CHAT: 7}, 1, 0)
+
+
+def test_counting_twice_is_found() -> None:
+    """B-095: the same devices handed out twice, and an instance on a node that nobody knows."""
+    node = Node(NodeId("n1"), "H100", 8, CHAT)
+    twice = Inventory(NOW, (node,), tuple(instance(f"a{slot}", tp=4) for slot in range(3)))
+    ghost = Inventory(NOW, (node,), (instance("a", node=NodeId("n9"), tp=2),))
+    assert (account(twice).fleet, account(twice).unaccounted) == (8, 4)
+    assert account(ghost).unaccounted == 2
