@@ -202,6 +202,7 @@ LAYOUTS = {
         threads=1,
         buffer_bytes=262_144,
         retry_budget_percent=0,
+        max_connections=100,
     ),
     "a large fleet": replace(
         LAYOUT,
