@@ -82,7 +82,8 @@ class GatewayLayout:
     `stdout`, a UDP receiver `host:port`, or None. `buffer_bytes` bounds what can be read
     of a body (64 KiB, less headers and 1 KiB); each waiting request may hold that much.
     `max_connections`: None for what the process's file descriptors allow; a smaller one makes
-    callers wait unseen, before any queue. `retry_budget_percent`: share of refused requests that may be tried again elsewhere.
+    callers wait unseen, before any queue. `retry_budget_percent`: share of refused requests
+    that may be tried again elsewhere.
     """
 
     listen: str
