@@ -195,7 +195,8 @@ def upgrade() -> None:
             name=op.f("ck_actions_known_action"),
         ),
         sa.CheckConstraint(
-            "state IN ('proposed', 'awaiting', 'approved', 'rejected', 'applying', 'applied', 'unchanged', 'refused', 'unknown', 'failed', 'abandoned', 'superseded', 'expired', 'reverted')",
+            "state IN ('proposed', 'awaiting', 'approved', 'rejected', 'applying', 'applied', 'unchanged', "
+            "'refused', 'unknown', 'failed', 'abandoned', 'superseded', 'expired', 'reverted')",
             name=op.f("ck_actions_known_state"),
         ),
         sa.ForeignKeyConstraint(

@@ -44,7 +44,9 @@ def parse(url: str) -> URL:
     except ArgumentError:
         raise InvalidConfig(["database: not a URL such as sqlite:///var/trimtab.db"]) from None
     if parsed.get_backend_name() not in {"sqlite", "postgresql"}:
-        raise InvalidConfig([f"database: {parsed.get_backend_name()} is not supported; sqlite and postgresql are"])
+        raise InvalidConfig(
+            [f"database: {parsed.get_backend_name()} is not supported; sqlite and postgresql are"]
+        )
     return parsed
 
 
@@ -65,7 +67,12 @@ def _sqlite(url: URL) -> Engine:
     def _prepare(connection: Any, _record: Any) -> None:
         # The driver's own transactions begin late and end early; ours are explicit.
         connection.isolation_level = None
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(BUSY_S * 1000)}"):
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            "foreign_keys=ON",
+            f"busy_timeout={int(BUSY_S * 1000)}",
+        ):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
@@ -95,13 +102,14 @@ def reading(engine: Engine) -> Iterator[ReadSession]:
 @contextmanager
 def writing(engine: Engine) -> Iterator[WriteSession]:
     """A session committed at the end, or not at all. Raises Unavailable."""
-    with translated(), WriteSession(engine.execution_options(write=True), expire_on_commit=False) as session:
-        with session.begin():
-            yield session
+    writer = engine.execution_options(write=True)
+    with translated(), WriteSession(writer, expire_on_commit=False) as session, session.begin():
+        yield session
 
 
 @contextmanager
 def translated() -> Iterator[None]:
+    """The library's errors as the port's. Raises Unavailable."""
     try:
         yield
     except DBAPIError as error:

@@ -57,9 +57,11 @@ def downgrade(engine: Engine, revision: str) -> None:
 
 def require_head(engine: Engine) -> None:
     """Refuse to read a database of another version. Raises InvalidConfig or Unavailable."""
-    found = current(engine)
-    if found != head():
-        raise InvalidConfig([f"the database is at revision {found or 'none'}, this version needs {head()}: `trimtab db upgrade`"])
+    found, needed = current(engine) or "none", head()
+    if found != needed:
+        raise InvalidConfig(
+            [f"the database is at revision {found}, this version needs {needed}: `trimtab db upgrade`"]
+        )
 
 
 def _require_known(engine: Engine) -> None:
@@ -69,7 +71,9 @@ def _require_known(engine: Engine) -> None:
     try:
         ScriptDirectory(str(scripts())).get_revision(found)
     except CommandError:
-        raise InvalidConfig([f"the database is at revision {found}, which this version does not know: it was written by a newer one"]) from None
+        raise InvalidConfig(
+            [f"the database is at revision {found}, unknown to this version: a newer one wrote it"]
+        ) from None
 
 
 def _take_turns(connection: Connection) -> None:
@@ -82,5 +86,3 @@ def _config(connection: Connection) -> Config:
     config.set_main_option("script_location", str(scripts()).replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
-
-
