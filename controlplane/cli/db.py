@@ -51,7 +51,7 @@ def downgrade(revision: str, database: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @database_option
 def current(database: str, *, as_json: bool) -> None:
-    """Show the database's revision beside the one that this version needs. Exit status 1 where they differ."""
+    """Show the database's revision beside the one needed here. Exit status 1 where they differ."""
     with _engine(database, create=False) as engine:
         found, needed = migrate.current(engine), migrate.head()
     click.echo(

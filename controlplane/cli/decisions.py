@@ -151,7 +151,7 @@ def _action(done: Done) -> dict[str, Any]:
 
 
 def _table(rows: list[Listed]) -> Table:
-    table = Table("time (UTC)", "decision", "outcome", Text("times", justify="right"), "why", box=None)
+    table = Table("time (UTC)", "decision", "outcome", "times", "why", box=None)
     for row in rows:
         times = "" if row.repeats == 1 else f"{row.repeats}x"
         table.add_row(

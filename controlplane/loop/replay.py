@@ -47,12 +47,12 @@ def recompute(frame: Frame) -> tuple[Plan, State]:
 
 def compare(cycle: CycleId, computed: tuple[Plan, State], stored: tuple[Plan, State]) -> Replayed:
     """Hold what was computed against what was stored."""
-    differences = [
-        difference
-        for name, mine, theirs in zip(("plan", "state"), computed, stored, strict=True)
-        for difference in _differences(name, _form(theirs), _form(mine))
-    ]
-    return Replayed(cycle, tuple(differences))
+    (plan, state), (old_plan, old_state) = computed, stored
+    differences = (
+        *_differences("plan", _form(old_plan), _form(plan)),
+        *_differences("state", _form(old_state), _form(state)),
+    )
+    return Replayed(cycle, differences)
 
 
 def _form(value: Plan | State) -> Any:
