@@ -78,6 +78,12 @@ def test_a_shrink_is_judged_by_what_the_rest_would_carry() -> None:
     assert decision.explanation.after == 6.0
 
 
+def test_growth_by_load_waits_for_the_upper_edge_of_the_band() -> None:
+    decision, _ = decided(steady_pool(6, 45.0))
+    assert decision.explanation.code == "hysteresis_not_yet"
+    assert decided(steady_pool(6, 52.0))[0].explanation.code == "load_above"
+
+
 @pytest.mark.parametrize("cause", FAILURES)
 def test_empty_is_not_zero(cause: Cause) -> None:
     """B-011: monitoring lost all targets at peak; everything stays, and says why."""
@@ -297,12 +303,13 @@ def test_a_forecast_raises_the_need_and_never_lowers_it() -> None:
     from controlplane.domain.state import State
     from tests.domain.stories import POOL
 
-    def with_load(load: float) -> float | None:
+    def with_load(load: float, running: float) -> float | None:
         forecast = Forecast(NOW, {POOL: PoolForecast(90.0, 0.9, load)})
-        plan, _ = decide(steady_pool(6, 45.0), policies(), State({POOL: SETTLED}), forecast)
+        plan, _ = decide(steady_pool(6, running), policies(), State({POOL: SETTLED}), forecast)
         return plan.decisions[POOL].explanation.after
 
-    assert [with_load(load) for load in (0.1, 8.0)] == [6.0, 10.0]
+    assert [with_load(load, 45.0) for load in (0.1, 8.0)] == [6.0, 10.0]
+    assert [with_load(load, 62.0) for load in (0.1, 8.0)] == [8.0, 10.0]
 
 
 def test_a_negative_or_nan_reading_counts_as_missing_and_never_as_a_number() -> None:

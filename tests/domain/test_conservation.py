@@ -47,6 +47,12 @@ def test_a_borrowed_gpu_counts_where_it_serves() -> None:
     assert (dict(account(lent).pools), account(lent).buffer) == ({CHAT: 10}, 6)
 
 
+def test_an_instance_that_is_only_asked_for_holds_no_gpu_and_a_loading_one_does() -> None:
+    spare = Node(NodeId("n1"), "H100", 8)
+    for phase, buffer in ((Phase.REQUESTED, 8), (Phase.LOADING, 7), (Phase.GONE, 8)):
+        assert account(Inventory(NOW, (spare,), (instance("a", phase=phase),))).buffer == buffer
+
+
 def test_a_broken_gpu_is_unavailable_whoever_uses_it() -> None:
     node = Node(NodeId("n1"), "H100", 8, CHAT, unavailable_gpus=1)
     full = Inventory(NOW, (node,), tuple(instance(f"a{slot}") for slot in range(8)))

@@ -13,12 +13,13 @@ from controlplane.domain import weights
 from controlplane.domain.decide import decide
 from controlplane.domain.ids import CycleKind, PoolName
 from controlplane.domain.observation import Observation
-from controlplane.domain.plan import Outcome, Plan
+from controlplane.domain.plan import ActionKind, Outcome, Plan
 from controlplane.domain.policy import CapacityPolicy, Policies
 from controlplane.domain.state import PoolState, State
 from controlplane.domain.view import PoolView
 from controlplane.forms import content_hash, from_json, to_json
-from tests.builders import NO_FORECAST, gateway, instances, policies, pool_policy, server, steady_pool
+from tests.builders import MIX, NO_FORECAST, gateway, instances, policies, pool_policy, server, steady_pool
+from tests.domain.stories import levels
 from tests.domain.strategies import SETTLED, observations
 
 CHAT, VISION = PoolName("chat-8b"), PoolName("vision")
@@ -62,6 +63,30 @@ def test_the_order_of_instances_makes_no_difference(built: Observation, chance: 
     assert decide(shuffled, policies(), state(), NO_FORECAST) == decide(
         built, policies(), state(), NO_FORECAST
     )
+
+
+def test_ties_go_to_the_smaller_id_whatever_the_order() -> None:
+    """Two weights of 0.75 x 0.75 share one whole level: which of them gets it must not depend on order."""
+    members = instances(4)
+    speeds = [0.5, 0.5, 1.0, 1.0]
+    remembered = State(
+        {CHAT: replace(SETTLED, mix=MIX, weights={each.instance_id: 0.75 for each in members[:2]})}
+    )
+    view = {"edge": gateway([server(each) for each in members])}
+
+    def weights_for(order: list[int]) -> dict[str, int]:
+        built = steady_pool(
+            members=[members[row] for row in order],
+            speed=[speeds[row] for row in order],
+            kind=CycleKind.WEIGHTS,
+            gateways=view,
+        )
+        plan, _ = decide(built, policies(), remembered, NO_FORECAST)
+        return levels(plan.decisions[CHAT], ActionKind.SET_WEIGHT)
+
+    forward = weights_for([0, 1, 2, 3])
+    assert forward["chat-8b-01"] != forward["chat-8b-02"]
+    assert weights_for([3, 1, 0, 2]) == forward
 
 
 @pytest.mark.parametrize("kind", CycleKind)

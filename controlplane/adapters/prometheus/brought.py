@@ -13,12 +13,14 @@ from controlplane.domain.readings import Cause, PoolSignal, Signal
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """One query's yield. `failed`: why it brought nothing; `partial`: the source says so itself."""
+    """One query's yield. `failed`: why it brought nothing; `partial`: the source says so itself.
+    `lag_s`: how long before it was sent the answer was computed (a cache in between)."""
 
     ask: Ask
     table: Table
     failed: Cause | None = None
     partial: bool = False
+    lag_s: float = 0.0
 
     @property
     def absent(self) -> Cause:

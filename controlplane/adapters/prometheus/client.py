@@ -39,6 +39,13 @@ class Answer:
     server_date: float | None
     wait_s: float
 
+    @property
+    def lag_s(self) -> float:
+        """Age of the whole answer by the server's clock: more than a moment where a cache answered."""
+        if self.server_date is None or not self.vector.samples:
+            return 0.0
+        return max(0.0, self.server_date - max(sample.at for sample in self.vector.samples))
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -105,12 +112,8 @@ class PrometheusClient:
             return Failure(error.cause, door.scrub(str(error)))
         except LaneClosed:
             return Failure(Cause.QUERY_TIMEOUT, "broken off before it was sent")
-        except (requests.Timeout, TimeoutError) as error:
-            return Failure(Cause.QUERY_TIMEOUT, door.scrub(_told(error)))
-        except (requests.RequestException, OSError, ValueError) as error:
-            return Failure(Cause.QUERY_FAILED, door.scrub(_told(error)))
         except Exception as error:  # noqa: BLE001  the port's promise: no library's exception crosses it
-            return Failure(Cause.QUERY_FAILED, door.scrub(f"unexpected {_told(error)}"))
+            return _failure(door, error)
 
     def _post(self, door: Access, promql: str) -> Answer:
         sent = time.monotonic()
@@ -141,11 +144,13 @@ def _without_secrets(settings: PrometheusSettings) -> PrometheusSettings:
     return PrometheusSettings(settings.url)
 
 
-def _told(error: BaseException) -> str:
-    """The innermost error in words: the outer ones repeat the address and our classes' names."""
+def _failure(door: Access, error: BaseException) -> Failure:
+    """Told by the innermost error: the outer ones repeat the address and our classes' names, and a
+    read that times out within the body comes wrapped in a ConnectionError."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__ or error
-    return f"{type(error).__name__}: {error}"
+    cause = Cause.QUERY_TIMEOUT if isinstance(error, TimeoutError) else Cause.QUERY_FAILED
+    return Failure(cause, door.scrub(f"{type(error).__name__}: {error}"))
 
 
 def _date(header: str | None) -> float | None:

@@ -102,9 +102,10 @@ class Reader:
         def helped(helper: Helper) -> float | None:
             return each.helper(helper, template.level, subject)
 
+        age_s = helped(_AGE_OF[template.source])
         return Evidence(
             now=self.now,
-            age_s=helped(_AGE_OF[template.source]),
+            age_s=None if age_s is None else age_s + each.lag_s,
             absent=each.absent,
             claimed_twice=helped(Helper.DUPLICATE_TARGETS) is not None,
             short_history=helped(Helper.SHORT_HISTORY) is not None or self._too_short(policy),

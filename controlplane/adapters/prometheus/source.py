@@ -45,12 +45,8 @@ class PrometheusSource:
         results = self.client.ask({ask.name: ask.promql(self.mode, rendering) for ask in wanted})
         brought = tuple(self._brought(ask, results[ask.name]) for ask in wanted)
         reader = Reader(brought, policies, now, self.interval_s)
-        return MetricsAnswer(
-            instances=reader.instances(),
-            pools=reader.pools(),
-            health=health(results, reader),
-            absent=reader.absent(),
-        )
+        instances, pools = reader.instances(), reader.pools()  # first: `health` counts what they reject
+        return MetricsAnswer(instances, pools, health(results, reader), reader.absent())
 
     def _rendering(self, policies: Policies) -> Rendering:
         """The longest window that a pool asks for, at least four scrapes: below that, `Reader` says so."""
@@ -62,6 +58,11 @@ class PrometheusSource:
         if not isinstance(result, Answer):
             return Brought(ask, Table(), failed=result.cause)
         table = sort(result.vector.samples, ask.templates, self.identify)
-        partial = bool(result.vector.warnings)
         empty = not table.pool_of and not table.pools_seen()
-        return Brought(ask, table, failed=Cause.EMPTY if empty else None, partial=partial)
+        return Brought(
+            ask,
+            table,
+            failed=Cause.EMPTY if empty else None,
+            partial=bool(result.vector.warnings),
+            lag_s=result.lag_s,
+        )

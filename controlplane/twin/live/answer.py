@@ -28,8 +28,11 @@ class Asked:
 
 
 def parse(raw: bytes, served: str) -> Asked:
-    """Read a body for the model that is `served`. The fields `prompt_tokens` and `output_tokens` are extensions for traces: the
-    prompt's length without its text, and the answer's without a model. Raises BadRequest."""
+    """Read a body for the model that is `served`.
+
+    The fields `prompt_tokens` and `output_tokens` are extensions for traces: the prompt's length
+    without its text, and the answer's without a model. Raises BadRequest.
+    """
     try:
         body = json.loads(raw)
     except ValueError as error:

@@ -119,6 +119,15 @@ def test_every_family_of_vllm_stands_in_a_scrape_of_the_real_engine(shared: Path
     assert set(families(Source.ENGINE)) - exported == old | {"vllm:gpu_cache_usage_perc"}
 
 
+def test_every_family_of_the_gateway_stands_in_a_scrape_of_a_real_one() -> None:
+    """And a refusal by rule is an arrival too, counted at once."""
+    text = (Path(__file__).parent / "haproxy_2.6_backend.txt").read_text("utf-8")
+    samples = {s.name: s.value for f in text_string_to_metric_families(text) for s in f.samples}
+    assert set(families(Source.GATEWAY)) <= set(samples)
+    refused = samples["haproxy_backend_requests_denied_total"]
+    assert samples["haproxy_backend_sessions_total"] == refused == 2
+
+
 def test_bucket_edges_are_those_of_the_real_engine(shared: Path) -> None:
     """A quantile at or beyond them is no figure (B-046)."""
     text = (shared / "recordings/vllm_0.32.txt").read_text("utf-8")

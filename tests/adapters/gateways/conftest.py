@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from controlplane.domain.fleet import Instance, Phase
 from controlplane.domain.gateway import BackendView, ServerView
 from controlplane.domain.ids import ActionId, CycleId, CycleKind, DecisionId, InstanceId, NodeId, PoolName
 from controlplane.domain.plan import Action, ActionKind, ActionState
+from controlplane.ports import Unavailable
 from tests.adapters.gateways.engines import Engine
 from tests.support import answers, eventually, free_port, start, stop
 
@@ -73,7 +74,8 @@ class Door:
 
     def __post_init__(self) -> None:
         self.runtime = RuntimeSocket(self.layout.socket)
-        self.gateway = HaproxyGateway("door", self.runtime, lambda: self.instances, SystemClock())
+        # Patient: what is tested here is what is answered, not how fast on a busy machine.
+        self.gateway = HaproxyGateway("door", self.runtime, lambda: self.instances, SystemClock(), 10)
 
     @property
     def port(self) -> int:
@@ -89,8 +91,14 @@ class Door:
             replace(rendered, config=rendered.config.replace("leastconn", balance)), self.directory
         )
         self.process = start(["haproxy", "-db", "-f", config], self.directory / "haproxy.log")
-        eventually(lambda: answers(self.port), 5, because="HAProxy listens")
+        # It listens before the runtime API's socket has its final name.
+        eventually(lambda: answers(self.port) and self._speaks(), 5, because="HAProxy listens")
         return self
+
+    def _speaks(self) -> bool:
+        with suppress(Unavailable):
+            return bool(self.runtime.ask(["show info"], Deadline(1)))
+        return False
 
     def down(self) -> None:
         if self.process is not None:

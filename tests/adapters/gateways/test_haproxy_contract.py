@@ -188,7 +188,7 @@ class FreezesBeforeWriting:
 def test_a_write_without_an_answer_is_unknown_and_settled_by_looking(door: Door) -> None:
     assert door.process is not None
     runtime = FreezesBeforeWriting(door.runtime, door.process.pid)
-    gateway = HaproxyGateway("door", runtime, lambda: door.instances, SystemClock(), timeout_s=0.4)
+    gateway = HaproxyGateway("door", runtime, lambda: door.instances, SystemClock(), timeout_s=0.8)
     one = action(ActionKind.SET_WEIGHT, "s1", 37)
     try:
         state, why = gateway.apply([one])[one[0]]
@@ -197,7 +197,7 @@ def test_a_write_without_an_answer_is_unknown_and_settled_by_looking(door: Door)
         with pytest.raises(Unavailable):
             gateway.read()
         # Frozen before anything is sent: nothing happened, and that is known.
-        gateway = HaproxyGateway("door", door.runtime, lambda: door.instances, SystemClock(), timeout_s=0.4)
+        gateway = HaproxyGateway("door", door.runtime, lambda: door.instances, SystemClock(), timeout_s=0.8)
         assert gateway.apply([one])[one[0]][0] is ActionState.FAILED
     finally:
         os.kill(door.process.pid, signal.SIGCONT)

@@ -132,6 +132,13 @@ def test_a_socket_path_that_cannot_be_bound_is_refused(path: str) -> None:
     assert any("socket" in problem for problem in problems(replace(LAYOUT, socket=Path(path))))
 
 
+@pytest.mark.parametrize("log", ["/dev/log", "unix@/run/log", "ring@r", ""])
+def test_a_log_is_not_sent_where_it_would_be_lost(log: str) -> None:
+    """A Unix datagram socket holds ten messages; beyond them lines vanish without a word."""
+    assert problems(replace(LAYOUT, log="127.0.0.1:5140")) == ()
+    assert any("log is" in problem for problem in problems(replace(LAYOUT, log=log)))
+
+
 def test_all_problems_are_told_at_once_with_value_and_range() -> None:
     layout = replace(with_server(weight=300, limit=0), threads=0, timeouts=Timeouts(queue_s=float("nan")))
     with pytest.raises(InvalidConfig) as caught:
@@ -195,6 +202,7 @@ LAYOUTS = {
         threads=1,
         buffer_bytes=262_144,
         retry_budget_percent=0,
+        max_connections=100,
     ),
     "a large fleet": replace(
         LAYOUT,

@@ -60,6 +60,7 @@ def test_a_caller_that_left_the_queue_is_never_served(make_door: MakeDoor) -> No
     eventually(lambda: door.backend().queue == 1, 5)
     waiting.leave()
     eventually(lambda: door.backend().queue == 0, 5)
+    assert door.backend().refused_total == 0
     engine.finish_all()
     assert crowd.join() == [200]
     assert len(engine.requests) == 1
@@ -128,11 +129,27 @@ def test_a_server_that_refuses_connections_costs_no_request(make_door: MakeDoor)
 
 
 def test_an_engine_that_fails_once_accepted_is_not_asked_again(make_door: MakeDoor) -> None:
-    """A prompt must not run twice."""
-    door = make_door()
+    """A prompt must not run twice, whatever the budget for retries."""
+    door = make_door(retry_budget_percent=100)
     for engine in door.engines:
         engine.status = 500
     assert ask(door.port, chat()).status == 500
+    assert sum(len(engine.requests) for engine in door.engines) == 1
+
+
+def test_an_engine_that_is_full_is_passed_over_within_the_budget(make_door: MakeDoor) -> None:
+    """503 means that nothing was begun, so another server may be asked."""
+    door = make_door(retry_budget_percent=100)
+    door.engines[0].status = 503
+    assert [ask(door.port, chat()).status for _ in range(4)] == [200] * 4
+    assert len(door.engines[0].requests) > 0
+
+
+def test_without_a_budget_no_answer_is_asked_for_twice(make_door: MakeDoor) -> None:
+    door = make_door(retry_budget_percent=0)
+    for engine in door.engines:
+        engine.status = 503
+    assert ask(door.port, chat()).status == 503
     assert sum(len(engine.requests) for engine in door.engines) == 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -82,6 +82,7 @@ class Scripted:
     warnings: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     server_date: float | None = NOW
+    evaluated_at: float = NOW
     asked: list[Mapping[str, str]] = field(default_factory=list)
 
     def ask(self, queries: Mapping[str, str]) -> Mapping[str, Result]:
@@ -92,6 +93,7 @@ class Scripted:
         found = self.script.get(name, ())
         if isinstance(found, Failure):
             return found
+        found = tuple(replace(sample, at=self.evaluated_at) for sample in found)
         return Answer(
             Vector(found, self.warnings.get(name, ()), self.notes.get(name, ())), self.server_date, 0.0
         )
@@ -332,11 +334,18 @@ def test_a_harmless_remark_degrades_nothing_and_is_said_once() -> None:
 def test_a_clock_that_is_off_is_measured_and_changes_no_age(skew: float, noted: bool) -> None:
     """B-054: ages are by the server's clock, so ours may be wrong without a reading going stale."""
     script = healthy()
-    script.server_date = NOW + skew - 0.5
+    script.server_date = script.evaluated_at = NOW + skew - 0.5
     answer = read(script)
     assert answer.health.skew_s == pytest.approx(skew)
     assert any("clock" in note for note in answer.health.notes) is noted
     assert of(answer, Signal.RUNNING) == Known(4.0, NOW - 2.0)
+
+
+def test_an_answer_out_of_a_cache_is_as_old_as_it_is() -> None:
+    """Some proxy answers with what was computed a minute ago: the `Date` beside it tells."""
+    script = healthy()
+    script.evaluated_at = NOW - 60
+    assert of(read(script), Signal.RUNNING) == Known(4.0, NOW - 62.0)
 
 
 def test_a_series_of_nobody_we_know_is_left_out() -> None:

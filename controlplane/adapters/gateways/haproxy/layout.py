@@ -81,7 +81,9 @@ class GatewayLayout:
     name none otherwise; without one they are told how to name it (413). `log` is
     `stdout`, a UDP receiver `host:port`, or None. `buffer_bytes` bounds what can be read
     of a body (64 KiB, less headers and 1 KiB); each waiting request may hold that much.
-    `retry_budget_percent`: share of refused requests that may be tried again elsewhere.
+    `max_connections`: None for what the process's file descriptors allow; a smaller one makes
+    callers wait unseen, before any queue. `retry_budget_percent`: share of refused requests
+    that may be tried again elsewhere.
     """
 
     listen: str
@@ -93,7 +95,7 @@ class GatewayLayout:
     log: str | None = None
     threads: int = 2
     buffer_bytes: int = 65536
-    max_connections: int = 4000
+    max_connections: int | None = None
     retry_after_s: int = 5
     retry_budget_percent: int = 10
 
@@ -122,7 +124,7 @@ def _process_problems(layout: GatewayLayout) -> Iterator[str]:
     for key, number, low, high in (
         ("threads", layout.threads, 1, 64),
         ("buffer_bytes", layout.buffer_bytes, 16384, 1 << 20),
-        ("max_connections", layout.max_connections, 1, 1_000_000),
+        ("max_connections", 1 if layout.max_connections is None else layout.max_connections, 1, 1_000_000),
         ("retry_after_s", layout.retry_after_s, 1, 3600),
         ("retry_budget_percent", layout.retry_budget_percent, 0, 100),
     ):

@@ -66,7 +66,8 @@ def _global(layout: GatewayLayout) -> Iterator[str]:
     yield "global"
     yield "default-path config"
     yield f"nbthread {layout.threads}"
-    yield f"maxconn {layout.max_connections}"
+    if layout.max_connections is not None:
+        yield f"maxconn {layout.max_connections}"
     yield f"tune.bufsize {layout.buffer_bytes}"
     yield f"tune.maxrewrite {_REWRITE_RESERVE}"
     # Never on TCP: 2.6 answers `stats socket ... ssl ... verify required` in plain text to anybody.

@@ -1,0 +1,88 @@
+"""Bring a database to this version's schema, and refuse one that is newer."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, text
+
+from controlplane.adapters.sql.engine import translated
+from controlplane.ports import InvalidConfig
+
+ADVISORY_LOCK = 7_265_742
+"""PostgreSQL: two deployers take turns. On SQLite the write lock does the same."""
+
+
+def scripts() -> Path:
+    """Where the migrations are: shipped inside the package, or beside it in a checkout."""
+    spec = find_spec("controlplane")
+    assert spec is not None and spec.origin is not None  # noqa: S101, PT018 - it is running
+    package = Path(spec.origin).parent
+    shipped = package / "_shipped" / "migrations"
+    return shipped if shipped.is_dir() else package.parent / "migrations"
+
+
+def head() -> str:
+    """The newest revision that this version knows."""
+    return str(ScriptDirectory(str(scripts())).get_current_head())
+
+
+def current(engine: Engine) -> str | None:
+    """The database's revision; None while it is empty. Raises Unavailable."""
+    with translated(), engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def migrate(engine: Engine, revision: str = "head") -> None:
+    """Upgrade to `revision`. Raises InvalidConfig for a newer database, else Unavailable."""
+    _require_known(engine)
+    with translated(), engine.execution_options(write=True).begin() as connection:
+        _take_turns(connection)
+        command.upgrade(_config(connection), revision)
+
+
+def downgrade(engine: Engine, revision: str) -> None:
+    """Go back to `revision`; what it does not know is lost. Raises as `migrate`."""
+    _require_known(engine)
+    with translated(), engine.execution_options(write=True).begin() as connection:
+        _take_turns(connection)
+        command.downgrade(_config(connection), revision)
+
+
+def require_head(engine: Engine) -> None:
+    """Refuse to read a database of another version. Raises InvalidConfig or Unavailable."""
+    found, needed = current(engine) or "none", head()
+    if found != needed:
+        raise InvalidConfig(
+            [f"the database is at revision {found}, this version needs {needed}: `trimtab db upgrade`"]
+        )
+
+
+def _require_known(engine: Engine) -> None:
+    found = current(engine)
+    if found is None:
+        return
+    try:
+        ScriptDirectory(str(scripts())).get_revision(found)
+    except CommandError:
+        raise InvalidConfig(
+            [f"the database is at revision {found}, unknown to this version: a newer one wrote it"]
+        ) from None
+
+
+def _take_turns(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
+
+
+def _config(connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(scripts()).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config

@@ -1,0 +1,160 @@
+"""`trimtab decisions`: the record of what was decided."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from controlplane import forms
+from controlplane.adapters.sql.reader import Done, Filter, Listed, folded
+from controlplane.cli.record import database_option, reader, stamp
+from controlplane.domain.ids import CycleKind, DecisionId
+from controlplane.domain.plan import Outcome
+from controlplane.domain.words import sentence
+
+PAGES_TO_FOLD = 20
+"""A list that folds repeats reads this many times its limit, so that folding leaves enough rows."""
+
+
+class Instant(click.ParamType[float]):
+    """`2026-12-01T03:00`, `2026-12-01`, or `15m`, `2h`, `1d` ago; UTC."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Epoch seconds."""
+        if isinstance(value, float):
+            return value
+        unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(value[-1:])
+        if unit and value[:-1].isdigit():
+            return dt.datetime.now(dt.UTC).timestamp() - unit * int(value[:-1])
+        try:
+            parsed = dt.datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is no time; write 2026-12-01T03:00 (UTC), or 15m, 2h, 1d for ago", param, ctx
+            )
+        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)).timestamp()
+
+
+@click.group()
+def command() -> None:
+    """Look at what was decided: every decision, with its why and what became of it.
+
+    \b
+    Examples:
+      trimtab decisions list --pool chat-8b --since 1h
+      trimtab decisions show demo:weights:42:chat-8b
+      trimtab explain demo:weights:42:chat-8b
+    """
+
+
+@command.command("list")
+@click.option("--pool", help="Only this pool.")
+@click.option("--kind", type=click.Choice([*CycleKind]), help="Only weights, or only capacity.")
+@click.option("--outcome", type=click.Choice([*Outcome]), help="Only this outcome.")
+@click.option("--code", help="Only this reason code, such as speed_differs.")
+@click.option("--since", type=Instant(), help="Not before this time.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=30, show_default=True, help="Rows at most.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Every decision; else repeats of the same stand as one row."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@database_option
+def list_command(  # noqa: PLR0913  # one parameter an option
+    *,
+    pool: str | None,
+    kind: str | None,
+    outcome: str | None,
+    code: str | None,
+    since: float | None,
+    limit: int,
+    everything: bool,
+    as_json: bool,
+    database: str,
+) -> None:
+    """List decisions, newest first. A steady fleet is a few rows: "the same again" is folded."""
+    chosen = Filter(
+        pool, CycleKind(kind) if kind else None, Outcome(outcome) if outcome else None, code, since
+    )
+    with reader(database) as record:
+        found = record.decisions(chosen, limit if everything else limit * PAGES_TO_FOLD)
+    rows = list(found) if everything else folded(found)[:limit]
+    if as_json:
+        click.echo(json.dumps([_row(each) for each in rows]))
+        return
+    Console().print(_table(rows) if rows else "No decision matches. Widen --since, or drop a filter.")
+
+
+@command.command("show")
+@click.argument("decision")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@database_option
+def show_command(decision: str, *, as_json: bool, database: str) -> None:
+    """Show one decision as data: its form, and its actions with their history."""
+    with reader(database) as record:
+        listed = record.decision(parse_id(decision))
+        if listed is None:
+            raise click.ClickException(
+                f"no decision {decision}; `trimtab decisions list` shows those there are"
+            )
+        actions = record.actions(listed.id)
+    body = {
+        **_row(listed),
+        "decision": json.loads(forms.to_json(listed.decision)),
+        "actions": [_action(each) for each in actions],
+    }
+    if as_json:
+        click.echo(json.dumps(body))
+    else:
+        Console().print_json(data=body)
+
+
+def parse_id(text: str) -> DecisionId:
+    """A decision's id. Raises a usage error that shows what one looks like."""
+    try:
+        return DecisionId.parse(text)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _row(row: Listed) -> dict[str, Any]:
+    return {
+        "id": str(row.id),
+        "at": stamp(row.at),
+        "pool": row.id.pool,
+        "kind": row.id.cycle.kind,
+        "mode": row.mode,
+        "outcome": row.outcome,
+        "code": row.code,
+        "repeats": row.repeats,
+        "first_at": stamp(row.first_at),
+        "sentence": sentence(row.decision),
+    }
+
+
+def _action(done: Done) -> dict[str, Any]:
+    return {
+        "id": str(done.id),
+        **asdict(done.action),
+        "state": done.state,
+        "detail": done.detail,
+        "events": [{"at": stamp(at), "state": state, "detail": detail} for at, state, detail in done.events],
+    }
+
+
+def _table(rows: list[Listed]) -> Table:
+    table = Table("time (UTC)", "decision", "outcome", "times", "why", box=None)
+    for row in rows:
+        times = "" if row.repeats == 1 else f"{row.repeats}x"
+        table.add_row(
+            stamp(row.at), Text(str(row.id)), Text(row.outcome), times, Text(sentence(row.decision))
+        )
+    return table

@@ -1,0 +1,45 @@
+"""What the commands about the record share: the option that says where it is, and errors as words."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from controlplane.adapters.sql.codec import Damaged
+from controlplane.adapters.sql.open import open_reader
+from controlplane.adapters.sql.reader import Reader
+from controlplane.ports import PortError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_URL = "sqlite:///var/trimtab.db"
+
+
+def database_option(command: F) -> F:
+    """`--database URL`, from TRIMTAB_DATABASE where it is set."""
+    return click.option(
+        "--database",
+        envvar="TRIMTAB_DATABASE",
+        default=DEFAULT_URL,
+        show_default=True,
+        help="Where the record is (also TRIMTAB_DATABASE). Reading never creates one.",
+    )(command)
+
+
+@contextmanager
+def reader(database: str) -> Iterator[Reader]:
+    """The record, for reading; what goes wrong becomes one sentence and exit status 1."""
+    url = database if "://" in database else f"sqlite:///{database}"
+    try:
+        yield open_reader(url)
+    except (PortError, Damaged) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def stamp(at: float) -> str:
+    """An instant in UTC, ISO 8601, to the second."""
+    return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
