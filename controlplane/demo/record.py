@@ -1,71 +1,68 @@
-"""What a demonstration reads of the record: cycles as they were stored, read only."""
+"""What a demonstration reads of the record while it runs and afterwards: stored cycles, read only."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane import forms
+from controlplane.adapters.sql.open import open_reader
+from controlplane.adapters.sql.reader import Filter, Listed, Reader
 from controlplane.domain.fleet import Inventory
 from controlplane.domain.ids import CycleId, CycleKind
-from controlplane.domain.observation import Observation
-from controlplane.domain.plan import Plan
-from controlplane.domain.policy import Policies
+from controlplane.domain.plan import Outcome, Plan
 from controlplane.domain.readings import Missing
-from controlplane.domain.state import State
+from controlplane.ports import Frame, PortError
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One stored cycle. `started_at` epoch seconds; `row` orders all of them."""
+    """One stored cycle, as far as a report needs it. `started_at` epoch seconds."""
 
-    row: int
     cycle: CycleId
     started_at: float
     plan: Plan
     inventory: Inventory | Missing
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What the newest cycle of a kind was given."""
-
-    cycle: CycleId
-    observation: Observation
-    policies: Policies
-    state: State
-
-
 class RecordFile:
-    """The database of one demonstration. Before it is there, it is empty."""
+    """The database of one demonstration. Until the controller has made it, it is empty."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self._url = f"sqlite:///{path}"
+        self._open: Reader | None = None
 
-    def told(self, after: int = 0) -> Iterator[Told]:
-        """The cycles with a row above `after`, in order."""
-        with self._open() as db:
-            for row, kind, seq, at, plan, obs in db.execute(
-                "select id, kind, seq, started_at, plan, observation from cycles where id > ? order by id", (after,)
-            ):
-                yield Told(row, CycleId("demo", CycleKind(kind), seq), at, forms.from_json(Plan, plan), forms.from_json(Observation, obs).inventory)
+    def cycles(self) -> Iterator[Told]:
+        """All cycles in the order in which they ran."""
+        reader = self._reader()
+        for stored in reader.cycles() if reader else ():
+            assert reader is not None  # noqa: S101 - else there is nothing to iterate
+            plan = reader.plan(stored.cycle, stored)
+            yield Told(stored.cycle, stored.at, plan, stored.frame.observation.inventory)
 
-    def given(self, kind: CycleKind) -> Given | None:
-        """The newest cycle of a kind."""
-        with self._open() as db:
-            for seq, obs, pol, state in db.execute("select seq, observation, policies, state from cycles where kind=? order by id desc limit 1", (str(kind),)):
-                return Given(CycleId("demo", kind, seq), forms.from_json(Observation, obs), forms.from_json(Policies, pol), forms.from_json(State, state))
-        return None
+    def newest(self, kind: CycleKind) -> Frame | None:
+        """What the newest cycle of a kind was given; None before there is one."""
+        reader = self._reader()
+        latest = reader.decisions(Filter(kind=kind), 1) if reader else ()
+        if not reader or not latest:
+            return None
+        stored = reader.cycle(latest[0].id.cycle)
+        return stored.frame if stored else None
+
+    def changes(self, limit: int) -> Sequence[Listed]:
+        """The newest decisions that changed something, newest first."""
+        reader = self._reader()
+        return reader.decisions(Filter(outcome=Outcome.CHANGE), limit) if reader else ()
 
     def pushed(self) -> int:
-        """How many levels the gateways were really given."""
-        with self._open() as db:
-            return db.execute("select count(*) from actions where state='applied' and kind != 'set_instances'").fetchone()[0]
+        """How many levels gateways took: capacity actions are never applied here."""
+        reader = self._reader()
+        return reader.counts().get("action_applied", 0) if reader else 0
 
-    @contextmanager
-    def _open(self):
-        with closing(sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)) as db:
-            yield db
+    def _reader(self) -> Reader | None:
+        if self._open is None:
+            try:
+                self._open = open_reader(self._url)
+            except PortError:  # not there yet, or half migrated
+                return None
+        return self._open
