@@ -27,6 +27,9 @@ CHUNK = 8
 """Tokens in one streamed chunk: a chunk costs 0.1 ms of CPU, however many tokens are in it."""
 
 PEAK_SHARE = 0.85
+PEAK_WINDOW_S = 15
+"""The busiest seconds that are held to that share: a burst this long must not overrun the pool."""
+
 STARRED = "chat-8b"
 """The pool that the trace drives."""
 
@@ -126,7 +129,7 @@ def fleet_text(places: Places) -> str:
 def mix_text(plans: Sequence[PoolPlan], truths: Mapping[str, Profile], trace: Path | None, seed: int) -> str:
     """The traffic: the trace (or seeded chat) to the starred pool, light traffic to the others.
 
-    The starred pool's peak minute is `PEAK_SHARE` of what its instances truly carry.
+    The starred pool's busiest seconds take `PEAK_SHARE` of what its instances truly carry.
     """
     entries = [
         _starred(plan, truths[plan.name], trace, seed) if plan.name == STARRED else _light(plan, seed)
@@ -139,7 +142,14 @@ def _starred(plan: PoolPlan, profile: Profile, trace: Path | None, seed: int) ->
     source = {"trace": str(trace)} if trace else {"seeded": {"shape": "chat", "seed": seed}}
     cost = request_cost(profile).model_dump()
     peak = {"capacity": plan.instances, "share": PEAK_SHARE, "cost": cost}
-    return {"model": plan.model, **source, "peak": peak, "max_context": 16_384, "scale_seed": seed}
+    return {
+        "model": plan.model,
+        **source,
+        "peak": peak,
+        "peak_window_s": PEAK_WINDOW_S,
+        "max_context": 16_384,
+        "scale_seed": seed,
+    }
 
 
 def _light(plan: PoolPlan, seed: int) -> dict[str, Any]:

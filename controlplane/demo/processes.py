@@ -56,6 +56,13 @@ class Child:
         if self.alive:
             self.process.send_signal(number)
 
+    def cpu_s(self) -> float:
+        """Processor seconds that it has used (Linux; 0 where that can't be read)."""
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            after_name = Path(f"/proc/{self.process.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+            return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
+        return 0.0
+
     def end(self, deadline_s: float = TERM_DEADLINE_S) -> None:
         """SIGTERM (a stopped process is woken for it), a deadline, SIGKILL."""
         self.send(signal.SIGTERM)
@@ -88,6 +95,7 @@ class Crew:
     folder: Path
     stopping: Callable[[], bool]
     children: list[Child] = field(default_factory=list)
+    cpu_s: dict[str, float] = field(default_factory=dict)
     _ended: list[int] = field(default_factory=list)
 
     def start(self, name: str, command: Sequence[str | Path]) -> Child:
@@ -124,6 +132,7 @@ class Crew:
 
     def end(self, child: Child) -> None:
         """End one and forget it; its group is looked at again by `left`."""
+        self.cpu_s[child.name] = round(self.cpu_s.get(child.name, 0.0) + child.cpu_s(), 2)
         child.end()
         self.children.remove(child)
         self._ended.append(child.process.pid)

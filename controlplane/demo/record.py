@@ -59,6 +59,12 @@ class RecordFile:
         reader = self._reader()
         return reader.counts().get("action_applied", 0) if reader else 0
 
+    def close(self) -> None:
+        """Close the connection."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
     def _reader(self) -> Reader | None:
         if self._open is None:
             try:

@@ -85,7 +85,9 @@ def _faults(material: Material) -> list[OrderedFault]:
 def _decisions(cycles: Iterable[Told]) -> dict[str, int]:
     """How many decisions of each kind and outcome."""
     found = Counter(
-        f"{told.cycle.kind}_{decision.outcome}" for told in cycles for decision in told.plan.decisions.values()
+        f"{told.cycle.kind}_{decision.outcome}"
+        for told in cycles
+        for decision in told.plan.decisions.values()
     )
     return dict(sorted(found.items()))
 
@@ -105,7 +107,9 @@ def _imbalance(material: Material) -> dict[str, dict[str, float | None]]:
     return {
         kind: {
             "healthy": _last(_readings(material.cycles, kind, 0.0, mark.from_at)) if mark else None,
-            "before": max(_readings(material.cycles, kind, *_first_half(mark)), default=None) if mark else None,
+            "before": max(_readings(material.cycles, kind, *_first_half(mark)), default=None)
+            if mark
+            else None,
             "after": _median(_readings(material.cycles, kind, *_tail(mark))) if mark else None,
         }
         for kind in ("utilisation", "busyness")

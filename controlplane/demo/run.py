@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,6 +52,7 @@ class Played:
     truth: dict[str, Any] = field(default_factory=dict)
     complete: bool = False
     processes_left: int = 0
+    cpu_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @contextmanager
@@ -153,6 +154,7 @@ def _finish(stage: Stage, actor: Actor, played: Played) -> None:
     with suppress(OSError, ValueError):
         played.truth = fetch(f"http://127.0.0.1:{stage.places.twin}/truth")
     stage.crew.end_all()
+    played.cpu_s = stage.crew.cpu_s
     played.places, played.marks, played.slot = stage.places, actor.marks, actor.slot
     played.plays = stage.plays
     played.summaries = [found for each in players if (found := _summary(each))]
@@ -164,4 +166,3 @@ def _summary(player: Child) -> dict[str, Any]:
         found = json.loads(player.out.read_text("utf-8"))
         return found if isinstance(found, dict) else {}
     return {}
-
