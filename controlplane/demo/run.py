@@ -29,11 +29,11 @@ class Watcher(Protocol):
         """A line for people."""
         ...
 
-    def phase(self, stage: Stage, actor: Actor, mark: Mark) -> None:
+    def phase(self, actor: Actor, mark: Mark, /) -> None:
         """A phase begins."""
         ...
 
-    def tick(self, stage: Stage, actor: Actor, mark: Mark) -> None:
+    def tick(self, actor: Actor) -> None:
         """Some time has passed."""
         ...
 
@@ -89,11 +89,11 @@ def perform(wish: Wish, folder: Path, watcher: Watcher, stop: threading.Event) -
 
 def _stage(wish: Wish, folder: Path, stop: threading.Event) -> Stage:
     prometheus, _ = check(wish)
-    ports = free_ports(3)
+    gateway, exporter, metrics = free_ports(3)
     database = wish.database or folder / "trimtab.db"
     for each in (database, *(database.with_name(database.name + end) for end in ("-wal", "-shm"))):
         each.unlink(missing_ok=True)
-    places = Places(folder, database.absolute(), *ports, twin=0)
+    places = Places(folder, database.absolute(), metrics, gateway, exporter, twin=0)
     return Stage(wish, Crew(folder, stop.is_set), places, prometheus)
 
 
@@ -114,13 +114,13 @@ def _play(stage: Stage, actor: Actor, watcher: Watcher) -> None:
 
 def _phase(stage: Stage, actor: Actor, watcher: Watcher, phase: Phase, start: float) -> None:
     mark = actor.begin(phase)
-    watcher.phase(stage, actor, mark)
+    watcher.phase(actor, mark)
     try:
         while (left := start + phase.to_s - time.monotonic()) > 0:
             stage.crew.check()
             actor.tick(mark)
             _again(stage)
-            watcher.tick(stage, actor, mark)
+            watcher.tick(actor)
             time.sleep(min(TICK_S, left))
     finally:
         mark.to_at = actor.clock()
@@ -140,7 +140,7 @@ def _await_traffic(stage: Stage, traffic: Child, actor: Actor, watcher: Watcher)
     end = time.monotonic() + GRACE_S + 10.0
     while traffic.alive and time.monotonic() < end:
         stage.crew.check()
-        watcher.tick(stage, actor, actor.marks[-1])
+        watcher.tick(actor)
         time.sleep(TICK_S)
     if traffic.process.poll() != 0:
         raise DemoError(died(traffic) if not traffic.alive else "the traffic does not end")

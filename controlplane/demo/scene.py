@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from controlplane.domain.gateway import ServerView
-from controlplane.domain.ids import PoolName
 from controlplane.domain.imbalance import busyness, of_busyness, of_utilisation
 from controlplane.domain.load import speeds
 from controlplane.domain.readings import Known, PoolSignal, Signal
@@ -82,7 +81,8 @@ def pool_rows(weights: Frame | None, capacity: Frame | None) -> tuple[PoolRow, .
     capacity cycle, which alone asks for them."""
     fresh = {view.policy.pool: view for view in views(weights)}
     slow = {view.policy.pool: view for view in views(capacity)}
-    return tuple(_row(fresh[pool], slow.get(pool)) for pool in sorted(fresh, key=_by_priority(fresh)))
+    ordered = sorted(fresh.values(), key=lambda view: (-view.policy.priority, view.policy.pool))
+    return tuple(_row(view, slow.get(view.policy.pool)) for view in ordered)
 
 
 def instances_apart(weights: Frame | None) -> tuple[Apart, ...]:
@@ -100,10 +100,6 @@ def views(frame: Frame | None) -> Iterable[PoolView]:
     for pool in frame.policies.pools:
         before = frame.state.pools.get(pool, PoolState())
         yield view_of(frame.observation, frame.policies, pool, before, rows.get(pool, np.zeros(0, np.intp)))
-
-
-def _by_priority(found: dict[PoolName, PoolView]) -> object:
-    return lambda pool: (-found[pool].policy.priority, pool)
 
 
 def _row(now: PoolView, slow: PoolView | None) -> PoolRow:

@@ -194,7 +194,7 @@ def start_prometheus(stage: Stage) -> Child:
     )
     _write(places.folder / "prometheus.yml", prometheus_config(plan))
     _write(places.folder / "recording.yaml", recording_text(Rendering(fleet.WINDOW_S, fleet.SCRAPE_S)))
-    command = [
+    command: list[str | Path] = [
         stage.prometheus_binary,
         f"--config.file={places.folder / 'prometheus.yml'}",
         f"--storage.tsdb.path={places.folder / 'prometheus-data'}",

@@ -69,17 +69,17 @@ class Lines:
         """A line."""
         self._echo(text)
 
-    def phase(self, stage: Stage, actor: Actor, mark: Mark) -> None:
+    def phase(self, actor: Actor, mark: Mark) -> None:
         """A phase begins."""
         whom = f" ({actor.slot})" if mark.phase.name == "throttled" else ""
         self._echo(f"[{mark.phase.from_s:5.0f} s] {mark.phase.title}{whom}. Look: {mark.phase.look}.")
 
-    def tick(self, stage: Stage, actor: Actor, mark: Mark) -> None:
+    def tick(self, actor: Actor) -> None:
         """New decisions, once a second."""
         if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + NEWS_S
-        self._record = self._record or RecordFile(stage.places.database)
+        self._record = self._record or RecordFile(actor.stage.places.database)
         start = actor.marks[0].from_at
         for at, id_, words in reversed(changes(self._record, SHOWN_DECISIONS)):
             if id_ not in self._seen:
@@ -110,12 +110,13 @@ class Picture:
         """A line above the picture."""
         self._live.console.print(text)
 
-    def phase(self, stage: Stage, actor: Actor, mark: Mark) -> None:
+    def phase(self, _actor: Actor, _mark: Mark) -> None:
         """A phase begins: draw at once."""
         self._due = 0.0
 
-    def tick(self, stage: Stage, actor: Actor, mark: Mark) -> None:
+    def tick(self, actor: Actor) -> None:
         """Draw, once a second."""
+        stage = actor.stage
         if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + PICTURE_S
@@ -123,29 +124,30 @@ class Picture:
         if self._tail is None or self._tail.path != stage.plays[-1]:
             self._tail = Tail(stage.plays[-1])
         self._tail.read()
-        self.scene = scene(stage, actor, mark, self._record, self._tail)
+        self.scene = scene(actor, self._record, self._tail)
         self._live.update(picture(self.scene), refresh=True)
 
 
-def scene(stage: Stage, actor: Actor, mark: Mark, record: RecordFile, tail: Tail) -> Scene:
+def scene(actor: Actor, record: RecordFile, tail: Tail) -> Scene:
     """The present moment. What the record can't say now is left out."""
+    phase = actor.marks[-1].phase
     weights = capacity = None
     decided: Sequence[tuple[float, DecisionId, str]] = ()
     with contextlib.suppress(PortError):
         weights, capacity = record.newest(CycleKind.WEIGHTS), record.newest(CycleKind.CAPACITY)
         decided = changes(record, SHOWN_DECISIONS)
-    whom = f": {actor.slot}" if mark.phase.name == "throttled" else ""
+    whom = f": {actor.slot}" if phase.name == "throttled" else ""
     return Scene(
-        title=mark.phase.title + whom,
-        look=mark.phase.look,
+        title=phase.title + whom,
+        look=phase.look,
         elapsed_s=actor.clock() - actor.marks[0].from_at,
-        duration_s=stage.wish.duration_s,
+        duration_s=actor.stage.wish.duration_s,
         pools=pool_rows(weights, capacity),
         apart=instances_apart(weights),
         decided=[Decided(at, words) for at, _, words in decided],
         requests=tail.words(),
         generator_lag_s=quantiles(tail.lateness)["p99"],
-        twin_lag_s=_twin_lag(stage),
+        twin_lag_s=_twin_lag(actor.stage),
     )
 
 

@@ -120,7 +120,8 @@ def _story_lines(story: Mapping[str, Any]) -> list[str]:
     if throttle.get("weighted_down_after_s") is not None:
         lines.append(
             f"{throttle['instance']} was throttled, and weighted down after "
-            f"{_s(throttle['weighted_down_after_s'])}: {throttle['weight_before']} → {throttle['weight_after']}"
+            f"{_s(throttle['weighted_down_after_s'])} "
+            f"({throttle['weight_before']} → {throttle['weight_after']})"
         )
     for name, seen in story["prometheus"].items():
         lines.append(

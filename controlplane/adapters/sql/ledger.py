@@ -127,7 +127,6 @@ class SqlLedger:
         key = (self._cluster, policies.version.content_hash)
         if session.get(PolicyVersionRow, key) is None:
             session.add(_policy_row(self._cluster, policies, cycle.started_at))
-            session.flush()  # rows of unrelated classes are inserted in any order, and cycles refer to this one
             session.flush()  # before the cycle that refers to it
 
     def _cycle(self, record: CycleRecord) -> CycleRow:
@@ -183,7 +182,6 @@ class SqlLedger:
                 changed_at=micros(at),
             )
         )
-        session.flush()  # its event refers to it
         session.add(ActionEventRow(**_key(id_), at=micros(at), state=state, detail=""))
 
     @staticmethod
