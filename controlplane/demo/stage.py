@@ -25,7 +25,9 @@ from controlplane.demo import fleet
 from controlplane.demo.fleet import Places
 from controlplane.demo.processes import Child, Crew, DemoError
 from controlplane.demo.profiles import perturbed, profile_text, truth
+from controlplane.demo.record import RecordFile
 from controlplane.demo.timeline import UNTIMED_S
+from controlplane.domain.ids import CycleKind
 from controlplane.twin.live.fleet import FLEETS, PoolPlan
 
 READY_S = 30.0
@@ -212,6 +214,12 @@ def _start_controller(stage: Stage, say: Callable[[str], None]) -> None:
     options = ("--fleet", places.fleet, "--policies", places.policies, "--profiles", places.profiles)
     child = stage.crew.start("controller", ours("run", "--demo", *options))
     stage.crew.wait_for(child, lambda: bool(child.first_line()), "ready line", READY_S)
+    record = RecordFile(places.database)
+    try:
+        recorded = lambda: record.newest(CycleKind.WEIGHTS) is not None  # noqa: E731
+        stage.crew.wait_for(child, recorded, "recorded decision", READY_S)
+    finally:
+        record.close()
     say(f"the controller: metrics at http://127.0.0.1:{json.loads(child.first_line())['metrics']}/metrics")
 
 
