@@ -16,11 +16,7 @@ from controlplane.demo.processes import Crew, DemoError, Stopped, died, group_li
 from tests.support import eventually
 
 SLEEPS = [sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(600)"]
-DEAF = [
-    sys.executable,
-    "-c",
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)",
-]
+DEAF = [sys.executable, "-c", "import signal; signal.signal(15, signal.SIG_IGN); " + SLEEPS[2]]
 
 
 @pytest.fixture
@@ -49,7 +45,12 @@ def test_ending_leaves_nothing_and_says_so(crew: Crew) -> None:
 def test_the_last_started_ends_first(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[str] = []
     end = processes.Child.end
-    monkeypatch.setattr(processes.Child, "end", lambda self, *_: (ended.append(self.name), end(self))[1])
+
+    def noted(child: processes.Child) -> None:
+        ended.append(child.name)
+        end(child)
+
+    monkeypatch.setattr(processes.Child, "end", noted)
     for name in ("twin", "gateway", "traffic"):
         crew.start(name, SLEEPS)
     crew.end_all()
@@ -73,7 +74,7 @@ def test_a_process_that_is_stopped_by_a_signal_is_ended_as_well(crew: Crew) -> N
 
 def test_a_death_is_told_with_its_last_words(crew: Crew) -> None:
     child = crew.start("dies", [sys.executable, "-c", "import sys; sys.exit('the port is in use')"])
-    with pytest.raises(DemoError, match="dies ended with status 1.*\n.*the port is in use"):
+    with pytest.raises(DemoError, match=r"dies ended with status 1.*\n.*the port is in use"):
         crew.wait_for(child, lambda: False, "answer", 10.0)
 
 

@@ -46,7 +46,7 @@ def told(
 ) -> Told:
     inputs = (Input("imbalance_busyness", imbalance, "ratio"),)
     steps = (Step("imbalance", "imbalance_shown", Vote.ABSTAIN, inputs),)
-    actions = ()
+    actions: tuple[Action, ...] = ()
     if weight is not None:
         target = InstanceId(f"demo/{SLOT}@abc")
         actions = (
