@@ -28,6 +28,7 @@ T0 = 1_000_000.0
 POOL = PoolName("chat-8b")
 SLOT = "chat-8b-03"
 PHASES = {phase.name: phase for phase in story(100.0)}
+SLOWED_S = PHASES["throttled"].from_s
 
 
 def mark(name: str, effective_s: float | None = None) -> Mark:
@@ -85,9 +86,9 @@ def test_the_worst_lateness_counts_whoever_was_late() -> None:
 def test_a_throttled_card_is_found_when_its_weight_first_drops_by_a_tenth() -> None:
     cycles = [
         told(10, weight=(99, 100)),
-        told(24, weight=(100, 95)),
-        told(30, weight=(95, 80)),
-        told(40, weight=(80, 50)),
+        told(SLOWED_S + 2, weight=(100, 95)),
+        told(SLOWED_S + 8, weight=(95, 80)),
+        told(SLOWED_S + 18, weight=(80, 50)),
     ]
     found = figures(material(cycles=cycles, marks=[mark("throttled", 0.0)], slot=SLOT))
     assert found["story"]["throttle"] == {
@@ -99,13 +100,13 @@ def test_a_throttled_card_is_found_when_its_weight_first_drops_by_a_tenth() -> N
 
 
 def test_a_card_that_was_never_weighted_down_has_no_time() -> None:
-    found = figures(material(cycles=[told(30)], marks=[mark("throttled", 0.0)], slot=SLOT))
+    found = figures(material(cycles=[told(SLOWED_S + 8)], marks=[mark("throttled", 0.0)], slot=SLOT))
     assert found["story"]["throttle"]["weighted_down_after_s"] is None
 
 
 def test_imbalance_is_told_before_and_after() -> None:
     cycles = [
-        told(at, imbalance=value) for at, value in ((21, 0.05), (23, 0.2), (30, 0.6), (44, 0.3), (47, 0.4))
+        told(at, imbalance=value) for at, value in ((15, 0.05), (18, 0.2), (30, 0.6), (51, 0.3), (55, 0.4))
     ]
     found = figures(material(cycles=cycles, marks=[mark("throttled", 0.0)], slot=SLOT))
     assert found["imbalance"]["busyness"] == {"healthy": 0.05, "before": 0.6, "after": 0.35}
