@@ -40,7 +40,8 @@ class News:
 
     def _say_failure(self, report: Report) -> None:
         if report.failure and self._failure.get(report.kind) != report.failure:
-            log.error("no %s cycle: %s; nothing is touched", report.kind, report.failure)
+            told = "no %s cycle: %s; nothing is touched" if report.plan is None else "%s cycle: %s"
+            log.error(told, report.kind, report.failure)
         if not report.failure and self._failure.get(report.kind):
             log.info("%s cycles run again", report.kind)
         self._failure[report.kind] = report.failure
