@@ -209,7 +209,12 @@ class World:
 
     def server(self, number: int) -> ServerView:
         """The n-th instance as the gateway has it, from 1."""
-        return self.gateway.servers[CHAT][self.members[number - 1].instance_id]
+        return self.server_of(self.members[number - 1])
+
+    def server_of(self, member: Instance) -> ServerView:
+        """An instance as the gateway has it."""
+        pools = self.gateway.servers.values()
+        return next(servers[member.instance_id] for servers in pools if member.instance_id in servers)
 
     def meddle(self, number: int, **changes: object) -> None:
         """Somebody else's hand at the gateway."""
