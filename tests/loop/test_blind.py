@@ -156,7 +156,7 @@ def _two_pools(world: World, kind: CycleKind, now: float) -> MetricsAnswer:
     said = answer(
         steady_pool(members=world.members, running=[10.0] * 8, speed=_eight(world.speed), kind=kind, now=now)
     )
-    return replace(said, pools=dict.fromkeys(["chat-8b", "vision"], said.pools[CHAT]))  # type: ignore[arg-type]
+    return replace(said, pools=dict.fromkeys([CHAT, PoolName("vision")], said.pools[CHAT]))
 
 
 def _eight(speed: tuple[float, ...]) -> tuple[float, ...]:
