@@ -63,7 +63,7 @@ class Process:
 
 def files(folder: Path, prometheus: dict[str, object]) -> tuple[Path, Path, Path]:
     """Fleet file, policies and profiles of a small fleet."""
-    fleet = {
+    fleet: dict[str, object] = {
         "cluster": "demo",
         "prometheus": {"timeout": "500ms", "deadline": "600ms", **prometheus},
         "gateways": [{"name": "edge", "kind": "haproxy", "socket": "nobody.sock"}],
@@ -84,7 +84,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @contextmanager
 def started(folder: Path, prometheus: dict[str, object], environment: dict[str, str]) -> Iterator[Process]:
     fleet, policies, profiles = files(folder, prometheus)
-    command = [sys.executable, "-m", "controlplane", "run", "--fleet", fleet]
+    command: list[str | Path] = [sys.executable, "-m", "controlplane", "run", "--fleet", fleet]
     command += ["--policies", policies, "--profiles", profiles]
     with running(command, folder / "output", environment) as process:
         yield Process(folder, process)
