@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -44,24 +45,38 @@ class Options:
     source: str = "live"
 
 
-class FollowedPolicies:
-    """Policies as the files stand; the last good ones where they are wrong, which is said once."""
+Stamp = Callable[[], object]
 
-    def __init__(self, source: PolicySource, told: Told, *, observe_only: bool) -> None:
+
+class FollowedPolicies:
+    """Policies as the files stand; the last good ones where they are wrong, which is said once.
+
+    `stamp` changes when the files do: they are read again only then.
+    """
+
+    def __init__(self, source: PolicySource, stamp: Stamp, told: Told, *, observe_only: bool) -> None:
         self._source = source
+        self._stamp = stamp
         self._told = told
         self._observe_only = observe_only
         self._problem = ""
+        self._read_at = stamp()
         self._good = self._shaped(source.load())
 
     def now(self) -> Policies:
         """What is in force."""
+        stamp = self._stamp()
+        if stamp != self._read_at:
+            self._read_again()
+            self._read_at = stamp
+        return self._good
+
+    def _read_again(self) -> None:
         try:
             self._good = self._shaped(self._source.load())
             self._note("")
         except InvalidConfig as error:
             self._note(str(error))
-        return self._good
 
     def _shaped(self, policies: Policies) -> Policies:
         return only_observing(policies) if self._observe_only else policies
@@ -73,6 +88,24 @@ class FollowedPolicies:
         if self._problem and not problem:
             log.info("policies are valid again and in force")
         self._problem = problem
+
+
+def files_stamp(*folders: Path | None) -> object:
+    """Names, sizes and times of all files below: equal as long as nobody wrote there."""
+    return [
+        (str(path), status.st_mtime_ns, status.st_size)
+        for folder in folders
+        if folder is not None
+        for path in sorted(folder.glob("*"))
+        if (status := _status(path)) is not None
+    ]
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:  # it went away between the listing and the look
+        return None
 
 
 def only_observing(policies: Policies) -> Policies:
@@ -108,6 +141,7 @@ def controller(settings: FleetSettings, options: Options) -> Iterator[Controller
         clock, told, stop = SystemClock(), Told(settings.cluster), threading.Event()
         policies = FollowedPolicies(
             PolicyDirectory(options.policies, options.profiles, settings.prometheus.scrape_interval_s),
+            lambda: files_stamp(options.policies, options.profiles),
             told,
             observe_only=options.observe_only,
         )

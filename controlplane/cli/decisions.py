@@ -14,7 +14,7 @@ from rich.text import Text
 
 from controlplane import forms
 from controlplane.adapters.sql.reader import Done, Filter, Listed, folded
-from controlplane.cli.record import database_option, reader, stamp
+from controlplane.cli.record import database_option, parse_id, reader, stamp
 from controlplane.domain.ids import CycleKind, DecisionId
 from controlplane.domain.plan import Outcome
 from controlplane.domain.words import sentence
@@ -100,7 +100,7 @@ def list_command(  # noqa: PLR0913  # one parameter an option
 def show_command(decision: str, *, as_json: bool, database: str) -> None:
     """Show one decision as data: its form, and its actions with their history."""
     with reader(database) as record:
-        listed = record.decision(parse_id(decision))
+        listed = record.decision(_decision_id(decision))
         if listed is None:
             raise click.ClickException(
                 f"no decision {decision}; `trimtab decisions list` shows those there are"
@@ -117,12 +117,11 @@ def show_command(decision: str, *, as_json: bool, database: str) -> None:
         Console().print_json(data=body)
 
 
-def parse_id(text: str) -> DecisionId:
-    """A decision's id. Raises a usage error that shows what one looks like."""
-    try:
-        return DecisionId.parse(text)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+def _decision_id(text: str) -> DecisionId:
+    found = parse_id(text)
+    if isinstance(found, DecisionId):
+        return found
+    raise click.UsageError(f"{text} is a cycle; add a pool, as in {text}:chat-8b")
 
 
 def _row(row: Listed) -> dict[str, Any]:
@@ -151,7 +150,15 @@ def _action(done: Done) -> dict[str, Any]:
 
 
 def _table(rows: list[Listed]) -> Table:
-    table = Table("time (UTC)", "decision", "outcome", "times", "why", box=None)
+    table = Table(box=None)
+    for title, whole in (
+        ("time (UTC)", True),
+        ("decision", True),
+        ("outcome", True),
+        ("times", True),
+        ("why", False),
+    ):
+        table.add_column(title, no_wrap=whole)
     for row in rows:
         times = "" if row.repeats == 1 else f"{row.repeats}x"
         table.add_row(

@@ -7,8 +7,8 @@ import json
 import click
 
 from controlplane.adapters.sql.reader import Done, Reader
-from controlplane.cli.record import database_option, reader, stamp
-from controlplane.domain.ids import CycleId, DecisionId
+from controlplane.cli.record import database_option, parse_id, reader, stamp
+from controlplane.domain.ids import DecisionId
 from controlplane.domain.words import action_words, explain, sentence
 
 
@@ -35,17 +35,13 @@ def command(what: str, *, as_json: bool, database: str) -> None:
 
 
 def _ids(record: Reader, what: str) -> list[DecisionId]:
-    try:
-        return [DecisionId.parse(what)]
-    except ValueError as wrong:
-        try:
-            cycle = CycleId.parse(what)
-        except ValueError:
-            raise click.UsageError(f"{wrong}; a cycle looks like demo:weights:42") from wrong
-    stored = record.cycle(cycle)
+    found = parse_id(what)
+    if isinstance(found, DecisionId):
+        return [found]
+    stored = record.cycle(found)
     if stored is None:
-        raise click.ClickException(f"no cycle {cycle}; `trimtab decisions list` shows those there are")
-    return [DecisionId(cycle, pool) for pool in record.plan(cycle, stored).decisions]
+        raise click.ClickException(f"no cycle {found}; `trimtab decisions list` shows those there are")
+    return [DecisionId(found, pool) for pool in record.plan(found, stored).decisions]
 
 
 def _lines(record: Reader, id_: DecisionId) -> list[str]:

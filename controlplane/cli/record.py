@@ -12,6 +12,7 @@ import click
 from controlplane.adapters.sql.codec import Damaged
 from controlplane.adapters.sql.open import open_reader
 from controlplane.adapters.sql.reader import Reader
+from controlplane.domain.ids import CycleId, DecisionId
 from controlplane.ports import PortError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -38,6 +39,18 @@ def reader(database: str) -> Iterator[Reader]:
         yield open_reader(url)
     except (PortError, Damaged) as error:
         raise click.ClickException(str(error)) from error
+
+
+def parse_id(text: str) -> DecisionId | CycleId:
+    """A decision's or a cycle's id. Raises a usage error that shows what they look like."""
+    for form in (DecisionId, CycleId):
+        try:
+            return form.parse(text)
+        except ValueError:
+            continue
+    raise click.UsageError(
+        f"{text!r} is no id; a decision looks like demo:weights:42:chat-8b, a cycle like demo:weights:42"
+    )
 
 
 def stamp(at: float) -> str:

@@ -13,7 +13,7 @@ from rich.progress import track
 
 from controlplane import __version__
 from controlplane.adapters.sql.reader import Reader, Stored
-from controlplane.cli.record import database_option, reader
+from controlplane.cli.record import database_option, parse_id, reader
 from controlplane.domain.ids import CycleId, DecisionId
 from controlplane.loop.replay import Replayed, compare, recompute
 
@@ -53,13 +53,8 @@ def _progress(ids: Sequence[CycleId]) -> Iterable[CycleId]:
 
 def _cycle_of(what: str) -> CycleId:
     """The cycle of a decision's or a cycle's id: a pool is replayed with its whole cycle."""
-    try:
-        return DecisionId.parse(what).cycle
-    except ValueError as wrong:
-        try:
-            return CycleId.parse(what)
-        except ValueError:
-            raise click.UsageError(f"{wrong}; a cycle looks like demo:weights:42") from wrong
+    found = parse_id(what)
+    return found.cycle if isinstance(found, DecisionId) else found
 
 
 def _replay(record: Reader, id_: CycleId) -> tuple[Replayed, Stored]:

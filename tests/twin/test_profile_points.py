@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from controlplane.twin.compare import PROFILES, compare, points_file
+
 from tests.support import SHARED
 
 pytestmark = pytest.mark.skipif(

@@ -127,6 +127,7 @@ class SqlLedger:
         key = (self._cluster, policies.version.content_hash)
         if session.get(PolicyVersionRow, key) is None:
             session.add(_policy_row(self._cluster, policies, cycle.started_at))
+            session.flush()  # before the cycle that refers to it
 
     def _cycle(self, record: CycleRecord) -> CycleRow:
         frame = record.frame
@@ -249,11 +250,8 @@ def _codes(plan: Plan) -> set[str]:
 
 
 def _reason_ids(session: Session, codes: set[str]) -> dict[str, int]:
-    known = dict(
-        session.execute(
-            select(ReasonCodeRow.code, ReasonCodeRow.id).where(ReasonCodeRow.code.in_(codes))
-        ).tuples()
-    )
+    query = select(ReasonCodeRow.code, ReasonCodeRow.id).where(ReasonCodeRow.code.in_(codes))
+    known = dict(session.execute(query).all())
     for code in sorted(codes - set(known)):
         row = ReasonCodeRow(code=code)
         session.add(row)

@@ -193,7 +193,7 @@ class Reader:
             states = session.execute(
                 _of_run(select(ActionRow.state, func.count()), ActionRow, run_id).group_by(ActionRow.state)
             )
-            return dict(iter(outcomes)) | {f"action_{word}": count for word, count in states}
+            return dict(outcomes.all()) | {f"action_{word}": count for word, count in states}
 
 
 def folded(rows: Sequence[Listed]) -> list[Listed]:
