@@ -149,22 +149,32 @@ def controller(settings: FleetSettings, options: Options) -> Iterator[Controller
         stack.callback(record.close)
         _lead(record)
         stack.callback(record.lease.release)
-        client = PrometheusClient(settings.prometheus)
-        stack.callback(client.close)
-        series = Series.INLINE if options.inline else Series.RECORDED
-        source = PrometheusSource(client, settings.cluster, settings.prometheus.scrape_interval_s, series)
-        holder: list[Loop] = []
-        gateways = _gateways(settings.gateways, lambda: holder[0].last_known, clock)
-        ports = Ports(
-            clock, source, gateways, _orchestrator(settings.orchestrator), record.ledger, record.lease
-        )
-        holder.append(Loop(settings.cluster, ports, __version__, stop.is_set))
-        runner = Runner(_work(holder[0], policies, told), _intervals(settings), clock)
+        loop = stack.enter_context(open_loop(settings, record, clock, inline=options.inline, stop=stop))
+        runner = Runner(_work(loop, policies, told), _intervals(settings), clock)
         endpoint = Endpoint(
             settings.listen.host, settings.listen.port, Exporter(told, runner.health), runner.health
         )
         stack.callback(endpoint.close)
         yield Controller(runner, endpoint, stop)
+
+
+@contextmanager
+def open_loop(
+    settings: FleetSettings, record: Record, clock: Clock, *, inline: bool, stop: threading.Event
+) -> Iterator[Loop]:
+    """A loop over the real adapters and an open record; what it opened is closed again."""
+    client = PrometheusClient(settings.prometheus)
+    try:
+        series = Series.INLINE if inline else Series.RECORDED
+        source = PrometheusSource(client, settings.cluster, settings.prometheus.scrape_interval_s, series)
+        holder: list[Loop] = []
+        gateways = _gateways(settings.gateways, lambda: holder[0].last_known, clock)
+        orchestrator = _orchestrator(settings.orchestrator)
+        ports = Ports(clock, source, gateways, orchestrator, record.ledger, record.lease)
+        holder.append(Loop(settings.cluster, ports, __version__, stop.is_set))
+        yield holder[0]
+    finally:
+        client.close()
 
 
 def _work(loop: Loop, policies: FollowedPolicies, told: Told) -> Callable[[CycleKind], None]:
