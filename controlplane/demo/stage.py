@@ -188,7 +188,9 @@ def _start_gateway(stage: Stage, say: Callable[[str], None]) -> None:
 
 def _run_gateway(stage: Stage) -> None:
     places = stage.places
-    child = stage.crew.start("haproxy", [find("haproxy"), "-db", "-f", places.folder / "gateway" / "haproxy.cfg"])
+    child = stage.crew.start(
+        "haproxy", [find("haproxy"), "-db", "-f", places.folder / "gateway" / "haproxy.cfg"]
+    )
     url = f"http://127.0.0.1:{places.gateway}/health"
     ready = lambda: healthy(url) and places.socket.exists()  # noqa: E731 - its port answers before its socket
     stage.crew.wait_for(child, ready, "answer", READY_S)

@@ -16,6 +16,7 @@ from controlplane.adapters.clock import SystemClock
 from controlplane.adapters.policyfiles.fleetfile import load_fleet
 from controlplane.adapters.policyfiles.source import PolicyDirectory
 from controlplane.adapters.sql.open import open_record
+from controlplane.demo import fleet
 from controlplane.demo import stage as staging
 from controlplane.demo.fleet import Places
 from controlplane.demo.processes import Crew
@@ -24,12 +25,15 @@ from controlplane.domain.policy import Policies
 from controlplane.loop.cycle import Loop, Report
 from controlplane.wiring import open_loop
 
-
 MIX = [
     {"model": "llama-3.1-8b", "seeded": {"shape": "chat", "seed": 1, "rate": 12.0}},
     {"model": "vision-12b", "seeded": {"shape": "chat", "seed": 2, "rate": 5.0}},
 ]
 """Two pools are busy, two stay idle: an idle healthy engine is a case of its own."""
+
+
+WINDOW_S = 20.0
+"""Evidence windows of the tests: a third of the demonstration's, so that they fill sooner."""
 
 
 @dataclass(slots=True)
@@ -46,7 +50,7 @@ class World:
         assert report.failure == ""
         return report
 
-    def twin(self, path: str) -> Any:  # noqa: ANN401 - JSON
+    def twin(self, path: str) -> Any:
         """What the twin says at a path of its control port."""
         return staging.fetch(f"http://127.0.0.1:{self.stage.places.twin}{path}")
 
@@ -59,11 +63,13 @@ class World:
 @pytest.fixture(scope="session")
 def world() -> Iterator[World]:
     """Everything but controller and traffic, started once and ended by its own pids."""
-    with tempfile.TemporaryDirectory(prefix="trimtab-live-") as name:
+    with tempfile.TemporaryDirectory(prefix="trimtab-live-") as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet, "WINDOW_S", WINDOW_S)
         folder = Path(name)
         crew = Crew(folder, lambda: False)
         wish = staging.Wish("small", None, None, seed=1)
-        places = Places(folder, folder / "trimtab.db", *staging.free_ports(3), twin=0)
+        prometheus_port, gateway, exporter = staging.free_ports(3)
+        places = Places(folder, folder / "trimtab.db", prometheus_port, gateway, exporter, twin=0)
         prometheus, _ = staging.check(wish)
         stage = staging.Stage(wish, crew, places, prometheus)
         try:
@@ -80,4 +86,3 @@ def world() -> Iterator[World]:
         finally:
             crew.end_all()
         assert crew.left() == 0
-
