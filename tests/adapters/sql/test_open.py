@@ -16,8 +16,9 @@ from controlplane.adapters.sql.codec import CODEC, Damaged, pack, unpack
 from controlplane.adapters.sql.engine import open_engine, reading, writing
 from controlplane.adapters.sql.lease import FileLease
 from controlplane.adapters.sql.open import Record, open_reader, open_record
-from controlplane.adapters.sql.reader import Filter
+from controlplane.adapters.sql.reader import Filter, Listed
 from controlplane.adapters.sql.tables import CycleRow
+from controlplane.domain.ids import DecisionId
 from controlplane.domain.state import State
 from controlplane.ports import InvalidConfig, Unavailable
 from tests.adapters.sql.history import write
@@ -151,7 +152,8 @@ def test_a_form_that_unpacks_without_end_is_stopped(monkeypatch: pytest.MonkeyPa
 def test_pages_follow_one_another_without_gap_or_repeat(record: Record) -> None:
     write(record, 6)
     everything = record.reader.decisions(Filter(), 100)
-    paged, last = [], None
+    paged: list[Listed] = []
+    last: tuple[float, DecisionId] | None = None
     while page := record.reader.decisions(Filter(), 2, last):
         paged += page
         last = (page[-1].at, page[-1].id)
