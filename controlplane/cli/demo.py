@@ -88,6 +88,6 @@ def _stopped_by_signals() -> threading.Event:
     def handle(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # a closed terminal leaves nothing either
         signal.signal(number, handle)
     return stop

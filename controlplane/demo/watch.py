@@ -30,6 +30,7 @@ from controlplane.traffic.summary import quantiles
 NEWS_S = 1.0
 PICTURE_S = 1.0
 SHOWN_DECISIONS = 6
+READ_AHEAD = 5
 DRAWN_AT = 0.9
 """Share of the throttled phase after which the drawing is made."""
 
@@ -67,7 +68,7 @@ class Lines:
     def __init__(self, echo: Callable[[str], None]) -> None:
         self._echo = echo
         self._record: RecordFile | None = None
-        self._seen: set[DecisionId] = set()
+        self._said: set[str] = set()
         self._due = 0.0
 
     def say(self, text: str) -> None:
@@ -86,9 +87,10 @@ class Lines:
         self._due = time.monotonic() + NEWS_S
         self._record = self._record or RecordFile(actor.stage.places.database)
         start = actor.marks[0].from_at
-        for at, id_, words in reversed(changes(self._record, SHOWN_DECISIONS)):
-            if id_ not in self._seen:
-                self._seen.add(id_)
+        for at, _, words in reversed(changes(self._record, SHOWN_DECISIONS)):
+            what, _, _ = words.partition(" because ")
+            if what not in self._said:
+                self._said.add(what)
                 self._echo(f"[{at - start:5.0f} s]   {words}")
 
 
@@ -193,10 +195,17 @@ def scene(actor: Actor, record: RecordFile, tail: Tail) -> Scene:
 
 
 def changes(record: RecordFile, limit: int) -> Sequence[tuple[float, DecisionId, str]]:
-    """The newest decisions that changed something, newest first: instant, id and why."""
+    """The newest decisions that changed something, newest first: instant, id and why.
+
+    What is wanted again and again (and only recorded) stands once.
+    """
+    found: dict[tuple[CycleKind, str], tuple[float, DecisionId, str]] = {}
     with contextlib.suppress(PortError):
-        return [(each.at, each.id, sentence(each.decision)) for each in record.changes(limit)]
-    return ()
+        for each in record.changes(READ_AHEAD * limit):
+            words = sentence(each.decision)
+            what, _, _ = words.partition(" because ")
+            found.setdefault((each.id.cycle.kind, what), (each.at, each.id, words))
+    return list(found.values())[:limit]
 
 
 def _twin_lag(stage: Stage) -> float | None:
