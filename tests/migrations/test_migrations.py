@@ -71,7 +71,8 @@ def test_what_was_appended_stays(url: str, table: str, change: str) -> None:
     with writing(record.engine) as session:
         session.execute(
             text(
-                "INSERT INTO acts (cluster, at, author, act, subject, detail) VALUES ('demo', 1, 'a', 'b', 'c', '')"
+                "INSERT INTO acts (cluster, at, author, act, subject, detail) "
+                "VALUES ('demo', 1, 'a', 'b', 'c', '')"
             )
         )
     with pytest.raises(Unavailable, match=f"{table} is append-only"), writing(record.engine) as session:
