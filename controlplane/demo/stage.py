@@ -134,13 +134,18 @@ def check(wish: Wish) -> tuple[Path, Path]:
 
 def start_fleet(stage: Stage, say: Callable[[str], None]) -> None:
     """Files and all processes but the traffic. Raises DemoError, Stopped or a PortError."""
+    start_parts(stage, say)
+    _start_controller(stage, say)
+
+
+def start_parts(stage: Stage, say: Callable[[str], None]) -> None:
+    """Twin, gateway and Prometheus, without a controller. Raises as `start_fleet`."""
     _beliefs(stage)
     _start_twin(stage, say)
     _start_gateway(stage, say)
     write_targets(stage, {})
     start_prometheus(stage)
     say(f"Prometheus at http://127.0.0.1:{stage.places.prometheus}")
-    _start_controller(stage, say)
 
 
 def _beliefs(stage: Stage) -> None:
@@ -176,11 +181,27 @@ def _start_gateway(stage: Stage, say: Callable[[str], None]) -> None:
         pools=members.pool_layouts(PolicyDirectory(places.policies, places.profiles).load(), found),
         threads=1,
     )
-    config = files.write(render(layout), places.folder / "gateway")
-    child = stage.crew.start("haproxy", [find("haproxy"), "-db", "-f", config])
-    url = f"http://127.0.0.1:{places.gateway}/health"
-    stage.crew.wait_for(child, lambda: healthy(url), "answer", READY_S)
+    files.write(render(layout), places.folder / "gateway")
+    _run_gateway(stage)
     say(f"HAProxy at http://127.0.0.1:{places.gateway}")
+
+
+def _run_gateway(stage: Stage) -> None:
+    places = stage.places
+    child = stage.crew.start(
+        "haproxy", [find("haproxy"), "-db", "-f", places.folder / "gateway" / "haproxy.cfg"]
+    )
+    url = f"http://127.0.0.1:{places.gateway}/health"
+    ready = lambda: healthy(url) and places.socket.exists()  # noqa: E731 - its port answers before its socket
+    stage.crew.wait_for(child, ready, "answer", READY_S)
+
+
+def restart_gateway(stage: Stage) -> None:
+    """End the gateway and start it again from its file, as a crash and its supervisor would."""
+    running = stage.child("haproxy")
+    if running is not None:
+        stage.crew.end(running)
+    _run_gateway(stage)
 
 
 def start_prometheus(stage: Stage) -> Child:
