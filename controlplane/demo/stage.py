@@ -143,7 +143,7 @@ def start_parts(stage: Stage, say: Callable[[str], None]) -> None:
     _beliefs(stage)
     _start_twin(stage, say)
     _start_gateway(stage, say)
-    write_targets(stage, {})
+    write_targets(stage, targets(stage, READY_S))
     start_prometheus(stage)
     say(f"Prometheus at http://127.0.0.1:{stage.places.prometheus}")
 
@@ -255,16 +255,18 @@ def start_traffic(stage: Stage) -> Child:
     return stage.crew.start(name, ours("traffic", "play", *options, *length))
 
 
-def targets(stage: Stage) -> Mapping[str, list[Any]]:
-    """What the twin lists now, by kind. Raises OSError."""
-    return {kind: fetch(f"http://127.0.0.1:{stage.places.twin}/sd/{kind}") for kind in SERVED}
+def targets(stage: Stage, timeout_s: float = 2.0) -> Mapping[str, list[Any]]:
+    """What the twin lists now, by kind. Raises DemoError where it does not answer in time."""
+    try:
+        return {kind: fetch(f"http://127.0.0.1:{stage.places.twin}/sd/{kind}", timeout_s) for kind in SERVED}
+    except (OSError, ValueError) as error:
+        raise DemoError(f"the twin does not list its targets: {error}") from error
 
 
-def write_targets(stage: Stage, share: Mapping[str, float]) -> None:
-    """Tell Prometheus the twin's targets, or only the first `share` of a kind (default: all)."""
-    for kind, listed in targets(stage).items():
-        kept = _spread(listed, share.get(kind, 1.0))
-        _write(stage.places.folder / f"{kind}.json", json.dumps(kept))
+def write_targets(stage: Stage, listed: Mapping[str, list[Any]], share: float = 1.0) -> None:
+    """Tell Prometheus of these targets, or of a share of them spread over all pools."""
+    for kind, each in listed.items():
+        _write(stage.places.folder / f"{kind}.json", json.dumps(_spread(each, share)))
 
 
 def _spread(listed: Sequence[Any], share: float) -> list[Any]:
