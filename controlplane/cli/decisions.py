@@ -58,8 +58,10 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--pool", help="Only this pool.")
-@click.option("--kind", type=click.Choice([*CycleKind]), help="Only weights, or only capacity.")
-@click.option("--outcome", type=click.Choice([*Outcome]), help="Only this outcome.")
+@click.option(
+    "--kind", type=click.Choice([str(each) for each in CycleKind]), help="Only weights, or only capacity."
+)
+@click.option("--outcome", type=click.Choice([str(each) for each in Outcome]), help="Only this outcome.")
 @click.option("--code", help="Only this reason code, such as speed_differs.")
 @click.option("--since", type=Instant(), help="Not before this time.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=30, show_default=True, help="Rows at most.")
