@@ -85,6 +85,10 @@ class Reader:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    def close(self) -> None:
+        """Close every connection; a question asked later opens one anew."""
+        self._engine.dispose()
+
     def runs(self) -> Sequence[tuple[str, str, str, float]]:
         """(cluster, run id, source, started at), newest first."""
         with reading(self._engine) as session:

@@ -1,0 +1,251 @@
+"""Sets the stage: files, then processes in the order in which they need each other."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from controlplane.adapters.engines.rules import recording_text
+from controlplane.adapters.engines.template import Rendering
+from controlplane.adapters.gateways.haproxy import files, members
+from controlplane.adapters.gateways.haproxy.layout import GatewayLayout
+from controlplane.adapters.gateways.haproxy.render import render
+from controlplane.adapters.orchestrators.twin import TwinOrchestrator
+from controlplane.adapters.policyfiles.profilefile import load_profiles
+from controlplane.adapters.policyfiles.source import PolicyDirectory
+from controlplane.adapters.prometheus.config import ScrapePlan, prometheus_config
+from controlplane.binaries import find
+from controlplane.demo import fleet
+from controlplane.demo.fleet import Places
+from controlplane.demo.processes import Child, Crew, DemoError
+from controlplane.demo.profiles import perturbed, profile_text, truth
+from controlplane.demo.timeline import UNTIMED_S
+from controlplane.twin.live.fleet import FLEETS, PoolPlan
+
+READY_S = 30.0
+GRACE_S = 30.0
+"""What open requests get after the last one was sent."""
+
+ENDLESS_PLAY_S = 3600.0
+"""Where there is no end, traffic is played an hour at a time."""
+
+SERVED = ("engines", "gpus")
+"""Kinds of targets that the twin lists; each stands in a file of its own for Prometheus."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What was asked for. `duration_s` is None for "until Ctrl-C"; `database`: where to keep the record
+    (None: with the run's other files)."""
+
+    fleet: str
+    duration_s: float | None
+    trace: Path | None
+    seed: int
+    database: Path | None = None
+
+    @property
+    def story_s(self) -> float:
+        """Length of the story."""
+        return UNTIMED_S if self.duration_s is None else self.duration_s
+
+    @property
+    def play_s(self) -> float:
+        """Seconds of traffic in one play."""
+        return ENDLESS_PLAY_S if self.duration_s is None else self.duration_s
+
+
+@dataclass(slots=True)
+class Stage:
+    """Everything that runs. `command` starts our own commands in a fresh interpreter."""
+
+    wish: Wish
+    crew: Crew
+    places: Places
+    prometheus_binary: Path
+    twin: Child | None = None
+    plays: list[Path] = field(default_factory=list)
+
+    @property
+    def plans(self) -> Sequence[PoolPlan]:
+        """The pools, as the twin plays them."""
+        return FLEETS[self.wish.fleet][0]
+
+    def child(self, name: str) -> Child | None:
+        """A running process by its name."""
+        return next((each for each in self.crew.children if each.name == name), None)
+
+
+def ours(*arguments: object) -> list[str]:
+    """A command of our own."""
+    return [sys.executable, "-m", "controlplane", *map(str, arguments)]
+
+
+def free_ports(count: int) -> list[int]:
+    """Free TCP ports on loopback, all different."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def fetch(url: str, timeout_s: float = 2.0) -> Any:
+    """JSON from one of our own loopback addresses. Raises OSError or ValueError."""
+    with urllib.request.urlopen(url, timeout=timeout_s) as answer:  # noqa: S310 - loopback only
+        return json.load(answer)
+
+
+def healthy(url: str) -> bool:
+    """Whether an address answers 200 now."""
+    try:
+        with urllib.request.urlopen(url, timeout=1.0) as answer:  # noqa: S310 - loopback only
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def check(wish: Wish) -> tuple[Path, Path]:
+    """Everything that can be found wrong before anything starts. Answers Prometheus and HAProxy.
+
+    Raises DemoError with all that is wrong with the trace, or InvalidConfig for a missing binary.
+    """
+    if wish.trace is not None:
+        from controlplane.traffic.readers import read_trace  # noqa: PLC0415 - pyarrow is slow to import
+        from controlplane.traffic.trace import TraceError  # noqa: PLC0415
+
+        try:
+            read_trace(wish.trace)
+        except TraceError as error:
+            raise DemoError(str(error)) from error
+    return find("prometheus"), find("haproxy")
+
+
+def start_fleet(stage: Stage, say: Callable[[str], None]) -> None:
+    """Files and all processes but the traffic. Raises DemoError, Stopped or a PortError."""
+    _beliefs(stage)
+    _start_twin(stage, say)
+    _start_gateway(stage, say)
+    write_targets(stage, {})
+    start_prometheus(stage)
+    say(f"Prometheus at http://127.0.0.1:{stage.places.prometheus}")
+    _start_controller(stage, say)
+
+
+def _beliefs(stage: Stage) -> None:
+    """Policies, profiles with their errors, the fleet file and the traffic."""
+    places, shipped = stage.places, load_profiles()
+    truths = {plan.name: truth(shipped[plan.profile], plan.seats) for plan in stage.plans}
+    for plan in stage.plans:
+        _write(places.policies / f"{plan.name}.yaml", fleet.policy_text(plan))
+        wrong = perturbed(truths[plan.name], stage.wish.seed)
+        _write(places.profiles / f"{plan.profile}.yaml", profile_text(wrong))
+    trace = stage.wish.trace.absolute() if stage.wish.trace else None
+    _write(places.folder / "mix.json", fleet.mix_text(stage.plans, truths, trace, stage.wish.seed))
+
+
+def _start_twin(stage: Stage, say: Callable[[str], None]) -> None:
+    wish = stage.wish
+    options = ("--fleet", wish.fleet, "--cluster", fleet.CLUSTER, "--seed", wish.seed, "--chunk", fleet.CHUNK)
+    child = stage.crew.start("twin", ours("twin", "serve", *options))
+    stage.crew.wait_for(child, lambda: bool(child.first_line()), "ready line", READY_S)
+    facts = json.loads(child.first_line())
+    stage.places = replace(stage.places, twin=facts["control"])
+    _write(stage.places.fleet, fleet.fleet_text(stage.places))
+    say(f"the twin: {facts['instances']} instances, control port {facts['control']}")
+
+
+def _start_gateway(stage: Stage, say: Callable[[str], None]) -> None:
+    places = stage.places
+    found = TwinOrchestrator(f"http://127.0.0.1:{places.twin}").inventory()
+    layout = GatewayLayout(
+        listen=f"127.0.0.1:{places.gateway}",
+        exporter=f"127.0.0.1:{places.exporter}",
+        socket=places.socket,
+        pools=members.pool_layouts(PolicyDirectory(places.policies, places.profiles).load(), found),
+        threads=1,
+    )
+    config = files.write(render(layout), places.folder / "gateway")
+    child = stage.crew.start("haproxy", [find("haproxy"), "-db", "-f", config])
+    url = f"http://127.0.0.1:{places.gateway}/health"
+    stage.crew.wait_for(child, lambda: healthy(url), "answer", READY_S)
+    say(f"HAProxy at http://127.0.0.1:{places.gateway}")
+
+
+def start_prometheus(stage: Stage) -> Child:
+    """Prometheus on its port and its data, which a second start finds again."""
+    places = stage.places
+    plan = ScrapePlan(
+        cluster=fleet.CLUSTER,
+        engines="engines.json",
+        gpus="gpus.json",
+        gateways={fleet.GATEWAY: f"127.0.0.1:{places.exporter}"},
+        interval_s=fleet.SCRAPE_S,
+        rule_files=["recording.yaml"],
+    )
+    _write(places.folder / "prometheus.yml", prometheus_config(plan))
+    _write(places.folder / "recording.yaml", recording_text(Rendering(fleet.WINDOW_S, fleet.SCRAPE_S)))
+    command: list[str | Path] = [
+        stage.prometheus_binary,
+        f"--config.file={places.folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={places.folder / 'prometheus-data'}",
+        f"--web.listen-address=127.0.0.1:{places.prometheus}",
+        "--log.level=warn",
+    ]
+    child = stage.crew.start("prometheus", command)
+    url = f"http://127.0.0.1:{places.prometheus}/-/ready"
+    stage.crew.wait_for(child, lambda: healthy(url), "answer", READY_S)
+    return child
+
+
+def _start_controller(stage: Stage, say: Callable[[str], None]) -> None:
+    places = stage.places
+    options = ("--fleet", places.fleet, "--policies", places.policies, "--profiles", places.profiles)
+    child = stage.crew.start("controller", ours("run", "--demo", *options))
+    stage.crew.wait_for(child, lambda: bool(child.first_line()), "ready line", READY_S)
+    say(f"the controller: metrics at http://127.0.0.1:{json.loads(child.first_line())['metrics']}/metrics")
+
+
+def start_traffic(stage: Stage) -> Child:
+    """The generator, one process for all pools; it ends by itself."""
+    results = stage.places.folder / f"results-{len(stage.plays)}.jsonl"
+    stage.plays.append(results)
+    url = f"http://127.0.0.1:{stage.places.gateway}"
+    options = ("--url", url, "--mix", stage.places.folder / "mix.json", "--results", results)
+    name = f"traffic-{len(stage.plays)}" if len(stage.plays) > 1 else "traffic"
+    length = ("--for", stage.wish.play_s, "--grace", GRACE_S)
+    return stage.crew.start(name, ours("traffic", "play", *options, *length))
+
+
+def targets(stage: Stage) -> Mapping[str, list[Any]]:
+    """What the twin lists now, by kind. Raises OSError."""
+    return {kind: fetch(f"http://127.0.0.1:{stage.places.twin}/sd/{kind}") for kind in SERVED}
+
+
+def write_targets(stage: Stage, share: Mapping[str, float]) -> None:
+    """Tell Prometheus the twin's targets, or only the first `share` of a kind (default: all)."""
+    for kind, listed in targets(stage).items():
+        kept = _spread(listed, share.get(kind, 1.0))
+        _write(stage.places.folder / f"{kind}.json", json.dumps(kept))
+
+
+def _spread(listed: Sequence[Any], share: float) -> list[Any]:
+    """Every n-th target, so that each pool loses its part."""
+    return [each for number, each in enumerate(listed) if int((number + 1) * share) > int(number * share)]
+
+
+def _write(path: Path, text: str) -> None:
+    """Replaced at once: Prometheus reads these files while we write them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)

@@ -1,0 +1,143 @@
+"""The beginning and the end of a demonstration, in words and as a file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from controlplane.demo.fleet import STARRED, STATEMENT
+from controlplane.demo.machine import surroundings
+from controlplane.demo.processes import DemoError
+from controlplane.demo.record import RecordFile
+from controlplane.demo.report import Material, figures
+from controlplane.demo.run import Played
+from controlplane.demo.stage import Wish
+from controlplane.traffic.results import Result, read_results
+from controlplane.twin.live.fleet import FLEETS
+
+
+def introduction(wish: Wish, folder: Path) -> str:
+    """What is about to start, and in what it differs from production."""
+    pools = ", ".join(f"{plan.name} {plan.instances}" for plan in FLEETS[wish.fleet][0])
+    seats = max(plan.seats for plan in FLEETS[wish.fleet][0])
+    traffic = f"the trace {wish.trace}" if wish.trace else "seeded chat traffic"
+    return (
+        f"starting on loopback: the twin ({pools}), HAProxy, Prometheus, the controller, and {traffic}\n"
+        f"this is a demonstration: {STATEMENT}, at most {seats} sequences an instance\n"
+        f"files: {folder}"
+    )
+
+
+def conclude(played: Played, path: Path | None) -> str:
+    """Write the report where one is wanted; a summary in words. Raises DemoError or a PortError."""
+    report = assemble(played)
+    if path is not None:
+        write(path, report)
+    return summary(report, played, path)
+
+
+def assemble(played: Played) -> dict[str, Any]:
+    """The whole report."""
+    record = RecordFile(played.places.database)
+    try:
+        material = Material(
+            results=_results(played),
+            cycles=list(record.cycles()),
+            pushed=record.pushed(),
+            marks=played.marks,
+            slot=played.slot,
+            truth=played.truth,
+            summaries=played.summaries,
+            model=next(plan.model for plan in FLEETS[played.wish.fleet][0] if plan.name == STARRED),
+        )
+    finally:
+        record.close()
+    return {
+        "complete": played.complete,
+        "seed": played.wish.seed,
+        "duration_s": played.wish.duration_s,
+        "trace": str(played.wish.trace) if played.wish.trace else f"seeded, seed {played.wish.seed}",
+        "fleet": played.wish.fleet,
+        **figures(material),
+        "traffic": [part for each in played.summaries for part in each.get("traffic", ())],
+        "cpu_s": dict(played.cpu_s),
+        "processes_left": played.processes_left,
+        **surroundings(),
+    }
+
+
+def write(path: Path, report: Mapping[str, Any]) -> None:
+    """Replace the file at once: a reader finds the old report or the new one. Raises DemoError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as sink:
+                json.dump(report, sink, indent=2)
+                sink.write("\n")
+                os.fchmod(sink.fileno(), 0o644)
+                os.fsync(sink.fileno())
+            Path(name).replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            raise
+    except OSError as error:
+        raise DemoError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def summary(report: Mapping[str, Any], played: Played, path: Path | None) -> str:
+    """A few lines for people."""
+    requests = ", ".join(f"{count} {name}" for name, count in report["requests"].items())
+    total = report["latency"]["all"]["total_s"]
+    lines = [
+        "the demonstration is complete" if played.complete else "stopped early; this is what there was",
+        f"requests: {requests}",
+        f"latency: P50 {_s(total['p50'])}, P95 {_s(total['p95'])}, P99 {_s(total['p99'])}",
+        f"levels set at the gateway: {report['pushes']}; lateness P99: {_s(report['lag_p99_s'])}",
+        *_story_lines(report["story"]),
+    ]
+    if path is None:
+        return "\n".join([*lines, "with --report FILE the report and the record are kept"])
+    database = played.places.database
+    return "\n".join(
+        [
+            *lines,
+            f"report: {path}",
+            f"record: {database}",
+            f"compute every decision again: trimtab replay --all --database {database}",
+        ]
+    )
+
+
+def _story_lines(story: Mapping[str, Any]) -> list[str]:
+    throttle, lines = story["throttle"], []
+    if throttle.get("weighted_down_after_s") is not None:
+        lines.append(
+            f"{throttle['instance']} was throttled, and weighted down after "
+            f"{_s(throttle['weighted_down_after_s'])} "
+            f"({throttle['weight_before']} → {throttle['weight_after']})"
+        )
+    for name, seen in story["prometheus"].items():
+        lines.append(
+            f"Prometheus {name}: {seen['cycles']} cycles, {seen['shrinks']} shrinks, "
+            f"{seen['weight_changes']} weights changed"
+        )
+    return lines
+
+
+def _s(seconds: float | None) -> str:
+    return "unknown" if seconds is None else f"{seconds:.2f} s"
+
+
+def _results(played: Played) -> list[Result]:
+    found: list[Result] = []
+    for path in played.plays:
+        with contextlib.suppress(FileNotFoundError):
+            found += read_results(path)
+    return found
