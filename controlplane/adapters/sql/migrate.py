@@ -10,7 +10,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, inspect, text
 
 from controlplane.adapters.sql.engine import translated
 from controlplane.ports import InvalidConfig
@@ -58,6 +58,8 @@ def downgrade(engine: Engine, revision: str) -> None:
 def require_head(engine: Engine) -> None:
     """Refuse to read a database of another version. Raises InvalidConfig or Unavailable."""
     found, needed = current(engine) or "none", head()
+    if found != "none":
+        _require_known(engine)
     if found != needed:
         raise InvalidConfig(
             [f"the database is at revision {found}, this version needs {needed}: `trimtab db upgrade`"]
@@ -67,6 +69,7 @@ def require_head(engine: Engine) -> None:
 def _require_known(engine: Engine) -> None:
     found = current(engine)
     if found is None:
+        _require_ours(engine)
         return
     try:
         ScriptDirectory(str(scripts())).get_revision(found)
@@ -74,6 +77,15 @@ def _require_known(engine: Engine) -> None:
         raise InvalidConfig(
             [f"the database is at revision {found}, unknown to this version: a newer one wrote it"]
         ) from None
+
+
+def _require_ours(engine: Engine) -> None:
+    """A database with tables and without a revision belongs to somebody else."""
+    with translated(), engine.connect() as connection:
+        tables = set(inspect(connection).get_table_names()) - {"alembic_version"}
+    if tables:
+        named = ", ".join(sorted(tables)[:3])
+        raise InvalidConfig([f"the database holds somebody else's tables ({named}): name another one"])
 
 
 def _take_turns(connection: Connection) -> None:
