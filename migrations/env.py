@@ -6,6 +6,7 @@ from __future__ import annotations
 from alembic import context
 from sqlalchemy import Connection
 
+from controlplane.adapters.sql.migrate import BrokenMigration
 from controlplane.adapters.sql.tables import Base
 
 
@@ -15,7 +16,7 @@ def check_foreign_keys(connection: Connection) -> None:
         return
     broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
     if broken:
-        raise RuntimeError(f"the migration leaves rows without their parents: {broken[:5]}")
+        raise BrokenMigration(f"the migration leaves rows without their parents: {broken[:5]}")
 
 
 connection = context.config.attributes["connection"]

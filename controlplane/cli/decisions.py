@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from controlplane import forms
-from controlplane.adapters.sql.reader import Cursor, Done, Filter, Listed, Reader
+from controlplane.adapters.sql.reader import Done, Filter, Listed
 from controlplane.cli.record import database_option, decision_or_say, parse_id, reader, stamp
 from controlplane.domain.ids import CycleKind, DecisionId
 from controlplane.domain.plan import Outcome
@@ -55,8 +55,10 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--pool", help="Only this pool.")
-@click.option("--kind", type=click.Choice([*CycleKind]), help="Only weights, or only capacity.")
-@click.option("--outcome", type=click.Choice([*Outcome]), help="Only this outcome.")
+@click.option(
+    "--kind", type=click.Choice([each.value for each in CycleKind]), help="Only weights, or only capacity."
+)
+@click.option("--outcome", type=click.Choice([each.value for each in Outcome]), help="Only this outcome.")
 @click.option("--code", help="Only this reason code, such as speed_differs.")
 @click.option("--since", type=Instant(), help="Not before this time.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=30, show_default=True, help="Rows at most.")
@@ -91,23 +93,15 @@ def list_command(  # noqa: PLR0913  # one parameter an option
         pool, CycleKind(kind) if kind else None, Outcome(outcome) if outcome else None, code, since
     )
     with reader(database) as record:
-        cursor = _cursor(record, before, everything=everything) if before else None
+        last = decision_or_say(record, _decision_id(before)).id if before else None
         ask = record.decisions if everything else record.streaks
-        rows = list(ask(chosen, limit, cursor))
+        rows = list(ask(chosen, limit, last))
     if as_json:
         click.echo(json.dumps([_row(each) for each in rows]))
         return
     Console().print(_table(rows) if rows else "No decision matches. Widen --since, or drop a filter.")
     if len(rows) == limit:
         click.echo(f"more: --before {rows[-1].id}", err=True)
-
-
-def _cursor(record: Reader, before: str, *, everything: bool) -> Cursor:
-    """Where the page before ended."""
-    id_ = _decision_id(before)
-    if everything:
-        return decision_or_say(record, id_).at, id_
-    return record.streak_start(id_) or decision_or_say(record, id_).at, id_
 
 
 @command.command("show")

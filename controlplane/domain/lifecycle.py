@@ -28,9 +28,16 @@ BORN: Mapping[Mode, ActionState] = {
 UNSETTLED = frozenset({ActionState.APPLYING, ActionState.UNKNOWN})
 """It may have taken effect: only looking can tell."""
 
-SUPERSEDABLE = UNSETTLED | {ActionState.AWAITING, ActionState.APPROVED}
-"""A later action for the same target makes these pointless. A proposal is not among them:
-in mode `observe` nothing was going to happen, and that stays true."""
+WAITING = frozenset({ActionState.AWAITING, ActionState.APPROVED})
+"""Nobody has touched anything for it yet."""
+
+SUPERSEDES: Mapping[Mode, frozenset[ActionState]] = {
+    Mode.OBSERVE: frozenset(),
+    Mode.RECOMMEND: WAITING,
+    Mode.AUTO: WAITING | UNSETTLED,
+}
+"""Which earlier actions for the same target a new one makes pointless, by its mode. A proposal none,
+since it moves nothing; a recommendation those that wait as it does, since it may be rejected."""
 
 _SETTLED = frozenset(
     {
@@ -63,11 +70,6 @@ _DIMENSION: Mapping[ActionKind, str] = {
     ActionKind.CLOSE: "admission",
     ActionKind.SET_INSTANCES: "instances",
 }
-
-
-def may_follow(before: ActionState, after: ActionState) -> bool:
-    """Whether an action in state `before` may go to state `after`."""
-    return after in MOVES.get(before, frozenset())
 
 
 def target(action: Action) -> str:

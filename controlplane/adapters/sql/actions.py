@@ -12,7 +12,7 @@ from controlplane.adapters.sql.engine import WriteSession
 from controlplane.adapters.sql.scope import Run
 from controlplane.adapters.sql.tables import ActionEventRow, ActionRow
 from controlplane.domain.ids import ActionId, CycleId, DecisionId, InstanceId, PoolName
-from controlplane.domain.lifecycle import BORN, MOVES, SUPERSEDABLE, target
+from controlplane.domain.lifecycle import BORN, MOVES, SUPERSEDES, target
 from controlplane.domain.plan import Action, ActionState, Plan
 from controlplane.domain.policy import Mode
 
@@ -42,18 +42,16 @@ def add(session: WriteSession, run: Run, actions: Planned, at: float, codes: Map
 def supersede(session: WriteSession, run: Run, actions: Planned, at: float) -> None:
     """An older action that is still open, and whose target gets a new level, is superseded.
 
-    Safe, since an effect is a level: the later one wins whatever became of the earlier. It is
-    never because of a proposal, which moves nothing.
+    Safe, since an effect is a level: the later one wins whatever became of the earlier.
     """
-    later = {target(action): id_ for id_, action, mode in actions if mode is not Mode.OBSERVE}
-    if not later:
+    later = {target(action): (id_, SUPERSEDES[mode]) for id_, action, mode in actions}
+    if not any(states for _, states in later.values()):
         return
-    older = session.scalars(
-        select(ActionRow).where(run.shares(ActionRow), ActionRow.state.in_(SUPERSEDABLE))
-    ).all()
-    for row in older:
-        if row.target in later:
-            move(session, action_id(row), ActionState.SUPERSEDED, f"by {later[row.target]}", at)
+    open_ = select(ActionRow).where(run.shares(ActionRow), ActionRow.state.in_(SUPERSEDES[Mode.AUTO]))
+    for row in session.scalars(open_).all():
+        id_, states = later.get(row.target, (None, frozenset()))
+        if row.state in states:
+            move(session, action_id(row), ActionState.SUPERSEDED, f"by {id_}", at)
 
 
 def move(session: WriteSession, id_: ActionId, state: ActionState, reason: str, at: float) -> bool:

@@ -93,8 +93,10 @@ def _sqlite(url: URL) -> Engine:
     @event.listens_for(engine, "begin")
     def _begin(connection: Any) -> None:
         # IMMEDIATE: two writers meet at the start, where one can wait, and not at the commit.
-        write = connection.get_execution_options().get("write", False)
+        options = connection.get_execution_options()
+        write, keys = options.get("write", False), options.get("foreign_keys", True)
         connection.exec_driver_sql(f"PRAGMA query_only={'OFF' if write else 'ON'}")
+        connection.exec_driver_sql(f"PRAGMA foreign_keys={'ON' if keys else 'OFF'}")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
     return engine

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, or_, select
 
-from controlplane.adapters.sql.codec import unpack
+from controlplane.adapters.sql.codec import Damaged, unpack
 from controlplane.adapters.sql.engine import ReadSession
 from controlplane.adapters.sql.tables import DecisionRow, ReasonCodeRow, RunRow, StreakRow
 from controlplane.domain.ids import CycleId, CycleKind, DecisionId, PoolName, Source
@@ -46,36 +46,24 @@ class Listed:
     first_at: float = 0.0
 
 
-Cursor = tuple[float, DecisionId]
-"""Where a page ended: the last row's instant (`first_at` in a folded list), and its id."""
-
-
-def decisions(session: ReadSession, chosen: Filter, limit: int, before: Cursor | None) -> Sequence[Listed]:
+def decisions(
+    session: ReadSession, chosen: Filter, limit: int, before: DecisionId | None
+) -> Sequence[Listed]:
     """Every decision, newest first."""
-    query = _filtered(session, _joined(), DecisionRow, DecisionRow.decided_at, chosen)
-    query = query.where(*_until(DecisionRow.decided_at, DecisionRow.seq, chosen, before))
-    ordered = query.order_by(
-        DecisionRow.decided_at.desc(), DecisionRow.kind, DecisionRow.seq.desc(), DecisionRow.pool
-    )
-    return [listed(*row) for row in session.execute(ordered.limit(limit))]
+    at = DecisionRow.decided_at
+    query = _filtered(session, _joined(), DecisionRow, at, chosen)
+    order = (at, DecisionRow.kind, DecisionRow.seq, DecisionRow.pool)
+    return _page(session, _after(session, query, order, before), order, chosen.until, limit)
 
 
-def streaks(session: ReadSession, chosen: Filter, limit: int, before: Cursor | None) -> Sequence[Listed]:
+def streaks(session: ReadSession, chosen: Filter, limit: int, before: DecisionId | None) -> Sequence[Listed]:
     """Decisions with "the same again" folded, by when each streak began, newest first. A streak that
     is still going on at `since` counts as being after it."""
-    joined = _joined().add_columns(StreakRow.count, StreakRow.first_at).join(StreakRow, _last_of_streak())
+    at = StreakRow.first_at
+    joined = _joined().add_columns(StreakRow.count, at).join(StreakRow, _last_of_streak())
     query = _filtered(session, joined, StreakRow, StreakRow.last_at, chosen)
-    query = query.where(*_until(StreakRow.first_at, StreakRow.last_seq, chosen, before))
-    ordered = query.order_by(
-        StreakRow.first_at.desc(), StreakRow.kind, StreakRow.last_seq.desc(), StreakRow.pool
-    )
-    return [listed(*row) for row in session.execute(ordered.limit(limit))]
-
-
-def streak_start(session: ReadSession, id_: DecisionId) -> float | None:
-    """When the streak of a decision began."""
-    joined = select(StreakRow.first_at).join(DecisionRow, _of_streak())
-    return session.scalar(joined.where(DecisionRow.pool == id_.pool, of_cycle(id_.cycle)))
+    order = (at, StreakRow.kind, StreakRow.first_seq, StreakRow.pool)
+    return _page(session, _after(session, query, order, before), order, chosen.until, limit)
 
 
 def one(session: ReadSession, id_: DecisionId) -> Listed | None:
@@ -158,19 +146,41 @@ def _clusters(session: ReadSession) -> Sequence[str]:
     return session.scalars(select(RunRow.cluster).distinct()).all()
 
 
-def _until(at: Any, seq: Any, chosen: Filter, before: Cursor | None) -> list[ColumnElement[bool]]:
-    """Rows older than `until`, and after the row at which the page before ended."""
-    bounds = [] if chosen.until is None else [at < chosen.until]
-    if before is None:
-        return bounds
-    stamp, id_ = before
-    table = at.class_
-    kind, pool = id_.cycle.kind, id_.pool
-    same = at == stamp
-    behind = or_(
+Order = tuple[Any, Any, Any, Any]
+"""The columns by which a list is ordered: instant and number falling, kind and pool rising."""
+
+Query = Select[*tuple[Any, ...]]
+
+
+def _page(
+    session: ReadSession, query: Query, order: Order, until: float | None, limit: int
+) -> Sequence[Listed]:
+    at, kind, seq, pool = order
+    bounded = query if until is None else query.where(at < until)
+    ordered = bounded.order_by(at.desc(), kind, seq.desc(), pool)
+    return [listed(*row) for row in session.execute(ordered.limit(limit))]
+
+
+def _after(session: ReadSession, query: Query, order: Order, last: DecisionId | None) -> Query:
+    """What stands behind the last row of the page before. Raises Damaged where that is gone."""
+    return query if last is None else query.where(_behind(order, _place(session, order, last)))
+
+
+def _place(session: ReadSession, order: Order, id_: DecisionId) -> tuple[Any, ...]:
+    """Where a decision, or the streak it belongs to, stands in the order. Raises Damaged."""
+    query = select(*order).select_from(DecisionRow).join(StreakRow, _of_streak())
+    found = session.execute(query.where(DecisionRow.pool == id_.pool, of_cycle(id_.cycle))).first()
+    if found is None:
+        raise Damaged(f"{id_}: not on record, so that no page can follow it")
+    return tuple(found)
+
+
+def _behind(order: Order, place: tuple[Any, ...]) -> ColumnElement[bool]:
+    at, kind, seq, pool = order
+    stamp, its_kind, its_seq, its_pool = place
+    return or_(
         at < stamp,
-        and_(same, table.kind > kind),
-        and_(same, table.kind == kind, seq < id_.cycle.seq),
-        and_(same, table.kind == kind, seq == id_.cycle.seq, table.pool > pool),
+        and_(at == stamp, kind > its_kind),
+        and_(at == stamp, kind == its_kind, seq < its_seq),
+        and_(at == stamp, kind == its_kind, seq == its_seq, pool > its_pool),
     )
-    return [*bounds, behind]

@@ -12,7 +12,7 @@ from controlplane.adapters.sql import listing
 from controlplane.adapters.sql.actions import action_id, action_of
 from controlplane.adapters.sql.codec import Damaged, unpack
 from controlplane.adapters.sql.engine import reading
-from controlplane.adapters.sql.listing import Cursor, Filter, Listed
+from controlplane.adapters.sql.listing import Filter, Listed
 from controlplane.adapters.sql.tables import (
     ActionEventRow,
     ActionRow,
@@ -31,7 +31,7 @@ from controlplane.domain.policy import Policies
 from controlplane.domain.state import State
 from controlplane.ports import Frame
 
-__all__ = ["Cursor", "Done", "Filter", "Listed", "Reader", "Stored"]
+__all__ = ["Done", "Filter", "Listed", "Reader", "Stored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +74,16 @@ class Reader:
             rows = session.scalars(select(RunRow).order_by(RunRow.started_at.desc()))
             return [(row.cluster, row.run_id, str(row.source), row.started_at) for row in rows]
 
-    def decisions(self, chosen: Filter, limit: int, before: Cursor | None = None) -> Sequence[Listed]:
-        """Every decision, newest first. `before`: `at` and id of the last one of the page before."""
+    def decisions(self, chosen: Filter, limit: int, before: DecisionId | None = None) -> Sequence[Listed]:
+        """Every decision, newest first. `before`: the last one of the page before."""
         with reading(self._engine) as session:
             return listing.decisions(session, chosen, limit, before)
 
-    def streaks(self, chosen: Filter, limit: int, before: Cursor | None = None) -> Sequence[Listed]:
-        """Decisions with repeats folded, by when each streak began, newest first. `before`:
-        `first_at` and id of the last one of the page before."""
+    def streaks(self, chosen: Filter, limit: int, before: DecisionId | None = None) -> Sequence[Listed]:
+        """Decisions with repeats folded, by when each streak began, newest first. `before`: the last
+        one of the page before, or any other of its streak, which may have grown since."""
         with reading(self._engine) as session:
             return listing.streaks(session, chosen, limit, before)
-
-    def streak_start(self, id_: DecisionId) -> float | None:
-        """When the streak that a decision belongs to began; None where there is none of that id."""
-        with reading(self._engine) as session:
-            return listing.streak_start(session, id_)
 
     def decision(self, id_: DecisionId) -> Listed | None:
         """One decision; None where there is none of that id."""
