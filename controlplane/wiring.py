@@ -51,7 +51,8 @@ Stamp = Callable[[], object]
 class FollowedPolicies:
     """Policies as the files stand; the last good ones where they are wrong, which is said once.
 
-    `stamp` changes when the files do: they are read again only then.
+    `stamp` changes when the files do: they are read again only then, and while they are wrong (what
+    was wrong may be no file's content, such as a permission).
     """
 
     def __init__(self, source: PolicySource, stamp: Stamp, told: Told, *, observe_only: bool) -> None:
@@ -66,7 +67,7 @@ class FollowedPolicies:
     def now(self) -> Policies:
         """What is in force."""
         stamp = self._stamp()
-        if stamp != self._read_at:
+        if stamp != self._read_at or self._problem:
             self._read_again()
             self._read_at = stamp
         return self._good
@@ -135,10 +136,13 @@ class Controller:
 
 
 @contextmanager
-def controller(settings: FleetSettings, options: Options) -> Iterator[Controller]:
+def controller(
+    settings: FleetSettings, options: Options, stop: threading.Event | None = None
+) -> Iterator[Controller]:
     """Everything opened, in order, and closed again. Raises InvalidConfig or Unavailable."""
+    stop = stop or threading.Event()
     with ExitStack() as stack:
-        clock, told, stop = SystemClock(), Told(settings.cluster), threading.Event()
+        clock, told = SystemClock(), Told(settings.cluster)
         policies = FollowedPolicies(
             PolicyDirectory(options.policies, options.profiles, settings.prometheus.scrape_interval_s),
             lambda: files_stamp(options.policies, options.profiles),

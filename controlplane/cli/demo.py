@@ -15,8 +15,7 @@ from controlplane.demo.processes import DemoError
 from controlplane.demo.run import Watcher, perform, run_folder
 from controlplane.demo.stage import Wish
 from controlplane.demo.timeline import SHORTEST_S
-from controlplane.demo.view import svg
-from controlplane.demo.watch import Lines, Picture
+from controlplane.demo.watch import Lines, Picture, Sketch
 from controlplane.demo.write import conclude, introduction
 from controlplane.ports import PortError
 from controlplane.twin.live.fleet import FLEETS
@@ -39,7 +38,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep all files and logs here."
 )
-@click.option("--picture", type=FILE, help="Save the last view as an SVG drawing.")
+@click.option("--picture", type=FILE, help="Save a view of the throttled card as an SVG drawing.")
 def command(  # noqa: PLR0913  # one parameter an option
     *,
     for_s: float | None,
@@ -66,11 +65,9 @@ def command(  # noqa: PLR0913  # one parameter an option
     wish = Wish(fleet, for_s, trace, seed, report.with_suffix(".db") if report else None)
     try:
         with run_folder(keep) as folder, ExitStack() as stack:
-            watcher = _watcher(stack, live=picture is not None or not no_view)
+            watcher = _watcher(stack, picture, live=not no_view)
             watcher.say(introduction(wish, folder))
             played = perform(wish, folder, watcher, stop)
-            if picture is not None and isinstance(watcher, Picture) and watcher.scene is not None:
-                picture.write_text(svg(watcher.scene), encoding="utf-8")
             watcher.say(conclude(played, report))
     except (DemoError, PortError) as error:
         raise click.ClickException(str(error)) from error
@@ -78,11 +75,11 @@ def command(  # noqa: PLR0913  # one parameter an option
         raise click.ClickException(f"{played.processes_left} processes are left")
 
 
-def _watcher(stack: ExitStack, *, live: bool) -> Watcher:
+def _watcher(stack: ExitStack, drawing: Path | None, *, live: bool) -> Watcher:
     console = Console()
-    if live and console.is_terminal:
-        return stack.enter_context(Picture(console))
-    return Lines(click.echo)
+    shows = live and console.is_terminal
+    watcher: Watcher = stack.enter_context(Picture(console)) if shows else Lines(click.echo)
+    return watcher if drawing is None else Sketch(watcher, drawing)
 
 
 def _stopped_by_signals() -> threading.Event:
@@ -91,6 +88,6 @@ def _stopped_by_signals() -> threading.Event:
     def handle(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # a closed terminal leaves nothing either
         signal.signal(number, handle)
     return stop

@@ -55,9 +55,10 @@ def command(  # noqa: PLR0913  # one parameter an option
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     options = Options(policies, profiles, observe_only, inline, "demo" if demo else "live")
+    stop = threading.Event()
+    _stop_on_signals(stop)  # before anything is opened: a start that is called off ends cleanly too
     try:
-        with controller(load_fleet(fleet), options) as running:
-            _stop_on_signals(running.stop)
+        with controller(load_fleet(fleet), options, stop) as running:
             click.echo(json.dumps({"metrics": running.endpoint.port}))
             running.run()
     except InvalidConfig as error:

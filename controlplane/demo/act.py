@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import signal
@@ -10,10 +11,11 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from controlplane.demo.fleet import STARRED
 from controlplane.demo.processes import DemoError, died
-from controlplane.demo.stage import SERVED, Stage, fetch, start_prometheus, write_targets
+from controlplane.demo.stage import Stage, fetch, start_prometheus, targets, write_targets
 from controlplane.demo.timeline import Deed, Phase
 
 FACTOR = 0.4
@@ -38,15 +40,16 @@ class Mark:
 
 @dataclass(slots=True)
 class Actor:
-    """Does the deeds. `slot`: whom the throttle hits, drawn by seed; `marks`: what was done when."""
+    """Does the deeds. `slot`: whom the throttle hits, drawn by seed; `marks`: what was done when;
+    `share`: of the targets that Prometheus is told of."""
 
     stage: Stage
     clock: Callable[[], float] = time.time
     marks: list[Mark] = field(default_factory=list)
     slot: str = ""
-    shares: dict[str, float] = field(default_factory=dict)
-    down: bool = False
+    share: float = 1.0
     _full: int = 0
+    _listed: Mapping[str, list[Any]] = field(default_factory=dict)
     _refreshed: float = 0.0
 
     def begin(self, phase: Phase) -> Mark:
@@ -88,7 +91,7 @@ class Actor:
             prometheus.send(signal.SIGSTOP)
         elif deed in SHARES:
             self._full = self._seen() or 0
-            self.shares = dict.fromkeys(SERVED, SHARES[deed])
+            self.share = SHARES[deed]
             self._write_targets()
             return False
         return deed is not Deed.NOTHING
@@ -101,7 +104,7 @@ class Actor:
             if prometheus is not None:
                 prometheus.send(signal.SIGCONT)
         elif deed in SHARES:
-            self.shares = {}
+            self.share = 1.0
             self._write_targets()
 
     def _throttle(self) -> None:
@@ -122,8 +125,11 @@ class Actor:
             raise DemoError(f"the twin refused {method} {path}: {error}") from error
 
     def _write_targets(self) -> None:
+        """From the twin's list as it is now; from its last one where it is too busy to answer."""
         self._refreshed = self.clock()
-        write_targets(self.stage, self.shares)
+        with contextlib.suppress(DemoError):
+            self._listed = targets(self.stage)
+        write_targets(self.stage, self._listed, self.share)
 
     def _shows(self) -> bool:
         """Whether Prometheus itself counts fewer targets than before."""

@@ -44,9 +44,7 @@ class RecordFile:
         """What the newest cycle of a kind was given; None before there is one."""
         reader = self._reader()
         latest = reader.decisions(Filter(kind=kind), 1) if reader else ()
-        if not reader or not latest:
-            return None
-        stored = reader.cycle(latest[0].id.cycle)
+        stored = reader.cycle(latest[0].id.cycle) if reader and latest else None
         return stored.frame if stored else None
 
     def changes(self, limit: int) -> Sequence[Listed]:

@@ -24,7 +24,7 @@ FOUND_SHARE = 0.9
 """A throttled card counts as weighted down from the first weight at or below this share of the weight
 that its healthy fellows have."""
 
-TAIL_SHARE = 0.25
+TAIL_SHARE = 0.15
 """The last part of a phase, in which its outcome is read."""
 
 
@@ -102,7 +102,7 @@ def _unaccounted(cycles: Iterable[Told]) -> int | None:
 
 def _imbalance(material: Material) -> dict[str, dict[str, float | None]]:
     """Of the starred pool: the worst in the first half of the throttled phase, and the median of its
-    last quarter. A window of a minute shows a slow card late, so the worst is not at the beginning."""
+    last part. A window of a minute shows a slow card late, so the worst is not at the beginning."""
     mark = _mark(material.marks, Deed.THROTTLE)
     return {
         kind: {

@@ -57,16 +57,27 @@ class Played:
 
 @contextmanager
 def run_folder(keep: Path | None) -> Iterator[Path]:
-    """A folder for one run: kept where it was named, else removed at the end."""
+    """A folder for one run: kept where it was named, else removed at the end. Raises DemoError."""
     if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
-        yield keep.absolute()
+        yield _new(keep)
         return
     folder = Path(tempfile.mkdtemp(prefix="trimtab-"))
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new(keep: Path) -> Path:
+    """An empty folder: an older run's series would be taken for this one's."""
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+        empty = not any(keep.iterdir())
+    except OSError as error:
+        raise DemoError(f"{keep} cannot be used: {error.strerror or error}") from error
+    if not empty:
+        raise DemoError(f"{keep} is not empty; allowed: an empty or a new folder")
+    return keep.absolute()
 
 
 def perform(wish: Wish, folder: Path, watcher: Watcher, stop: threading.Event) -> Played:

@@ -25,7 +25,9 @@ from controlplane.demo import fleet
 from controlplane.demo.fleet import Places
 from controlplane.demo.processes import Child, Crew, DemoError
 from controlplane.demo.profiles import perturbed, profile_text, truth
+from controlplane.demo.record import RecordFile
 from controlplane.demo.timeline import UNTIMED_S
+from controlplane.domain.ids import CycleKind
 from controlplane.twin.live.fleet import FLEETS, PoolPlan
 
 READY_S = 30.0
@@ -132,13 +134,18 @@ def check(wish: Wish) -> tuple[Path, Path]:
 
 def start_fleet(stage: Stage, say: Callable[[str], None]) -> None:
     """Files and all processes but the traffic. Raises DemoError, Stopped or a PortError."""
+    start_parts(stage, say)
+    _start_controller(stage, say)
+
+
+def start_parts(stage: Stage, say: Callable[[str], None]) -> None:
+    """Twin, gateway and Prometheus, without a controller. Raises as `start_fleet`."""
     _beliefs(stage)
     _start_twin(stage, say)
     _start_gateway(stage, say)
-    write_targets(stage, {})
+    write_targets(stage, targets(stage, READY_S))
     start_prometheus(stage)
     say(f"Prometheus at http://127.0.0.1:{stage.places.prometheus}")
-    _start_controller(stage, say)
 
 
 def _beliefs(stage: Stage) -> None:
@@ -174,11 +181,27 @@ def _start_gateway(stage: Stage, say: Callable[[str], None]) -> None:
         pools=members.pool_layouts(PolicyDirectory(places.policies, places.profiles).load(), found),
         threads=1,
     )
-    config = files.write(render(layout), places.folder / "gateway")
-    child = stage.crew.start("haproxy", [find("haproxy"), "-db", "-f", config])
-    url = f"http://127.0.0.1:{places.gateway}/health"
-    stage.crew.wait_for(child, lambda: healthy(url), "answer", READY_S)
+    files.write(render(layout), places.folder / "gateway")
+    _run_gateway(stage)
     say(f"HAProxy at http://127.0.0.1:{places.gateway}")
+
+
+def _run_gateway(stage: Stage) -> None:
+    places = stage.places
+    child = stage.crew.start(
+        "haproxy", [find("haproxy"), "-db", "-f", places.folder / "gateway" / "haproxy.cfg"]
+    )
+    url = f"http://127.0.0.1:{places.gateway}/health"
+    ready = lambda: healthy(url) and places.socket.exists()  # noqa: E731 - its port answers before its socket
+    stage.crew.wait_for(child, ready, "answer", READY_S)
+
+
+def restart_gateway(stage: Stage) -> None:
+    """End the gateway and start it again from its file, as a crash and its supervisor would."""
+    running = stage.child("haproxy")
+    if running is not None:
+        stage.crew.end(running)
+    _run_gateway(stage)
 
 
 def start_prometheus(stage: Stage) -> Child:
@@ -212,6 +235,12 @@ def _start_controller(stage: Stage, say: Callable[[str], None]) -> None:
     options = ("--fleet", places.fleet, "--policies", places.policies, "--profiles", places.profiles)
     child = stage.crew.start("controller", ours("run", "--demo", *options))
     stage.crew.wait_for(child, lambda: bool(child.first_line()), "ready line", READY_S)
+    record = RecordFile(places.database)
+    try:
+        recorded = lambda: record.newest(CycleKind.WEIGHTS) is not None  # noqa: E731
+        stage.crew.wait_for(child, recorded, "recorded decision", READY_S)
+    finally:
+        record.close()
     say(f"the controller: metrics at http://127.0.0.1:{json.loads(child.first_line())['metrics']}/metrics")
 
 
@@ -226,16 +255,18 @@ def start_traffic(stage: Stage) -> Child:
     return stage.crew.start(name, ours("traffic", "play", *options, *length))
 
 
-def targets(stage: Stage) -> Mapping[str, list[Any]]:
-    """What the twin lists now, by kind. Raises OSError."""
-    return {kind: fetch(f"http://127.0.0.1:{stage.places.twin}/sd/{kind}") for kind in SERVED}
+def targets(stage: Stage, timeout_s: float = 2.0) -> Mapping[str, list[Any]]:
+    """What the twin lists now, by kind. Raises DemoError where it does not answer in time."""
+    try:
+        return {kind: fetch(f"http://127.0.0.1:{stage.places.twin}/sd/{kind}", timeout_s) for kind in SERVED}
+    except (OSError, ValueError) as error:
+        raise DemoError(f"the twin does not list its targets: {error}") from error
 
 
-def write_targets(stage: Stage, share: Mapping[str, float]) -> None:
-    """Tell Prometheus the twin's targets, or only the first `share` of a kind (default: all)."""
-    for kind, listed in targets(stage).items():
-        kept = _spread(listed, share.get(kind, 1.0))
-        _write(stage.places.folder / f"{kind}.json", json.dumps(kept))
+def write_targets(stage: Stage, listed: Mapping[str, list[Any]], share: float = 1.0) -> None:
+    """Tell Prometheus of these targets, or of a share of them spread over all pools."""
+    for kind, each in listed.items():
+        _write(stage.places.folder / f"{kind}.json", json.dumps(_spread(each, share)))
 
 
 def _spread(listed: Sequence[Any], share: float) -> list[Any]:

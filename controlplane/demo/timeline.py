@@ -46,21 +46,21 @@ _BLIND = "no pool shrinks and every weight stays where it is"
 _AGAIN = "readings come back; windows that reach into the gap are not used"
 
 _STORY: tuple[tuple[str, float, Deed, str, str], ...] = (
-    ("warm-up", 0.10, Deed.NOTHING, "traffic begins", "running requests rise until the pool is busy"),
-    ("baseline", 0.12, Deed.NOTHING, "a healthy fleet", "all weights of chat-8b alike, busyness even"),
+    ("warm-up", 0.08, Deed.NOTHING, "traffic begins", "running requests rise until the pool is busy"),
+    ("baseline", 0.08, Deed.NOTHING, "a healthy fleet", "all weights of chat-8b alike, busyness even"),
     (
         "throttled",
-        0.26,
+        0.40,
         Deed.THROTTLE,
         "one card of chat-8b drops to 0.4 of its speed",
         "its measured speed falls, and its weight follows",
     ),
-    ("prometheus-stopped", 0.08, Deed.STOP, "Prometheus is stopped", _BLIND),
-    ("recovery-1", 0.05, Deed.NOTHING, "Prometheus is started again", _AGAIN),
-    ("prometheus-hanging", 0.08, Deed.HANG, "Prometheus accepts queries and never answers", _BLIND),
-    ("recovery-2", 0.05, Deed.NOTHING, "Prometheus answers again", _AGAIN),
+    ("prometheus-stopped", 0.07, Deed.STOP, "Prometheus is stopped", _BLIND),
+    ("recovery-1", 0.03, Deed.NOTHING, "Prometheus is started again", _AGAIN),
+    ("prometheus-hanging", 0.07, Deed.HANG, "Prometheus accepts queries and never answers", _BLIND),
+    ("recovery-2", 0.03, Deed.NOTHING, "Prometheus answers again", _AGAIN),
     ("prometheus-empty", 0.11, Deed.EMPTY, "Prometheus knows no target any more", _BLIND),
-    ("recovery-3", 0.05, Deed.NOTHING, "all targets are back", _AGAIN),
+    ("recovery-3", 0.03, Deed.NOTHING, "all targets are back", _AGAIN),
     ("prometheus-half", 0.10, Deed.HALF, "Prometheus sees half of the targets", _BLIND),
 )
 """Name, share of the whole, deed, title and look of every phase; the shares sum to 1."""

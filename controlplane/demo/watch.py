@@ -17,9 +17,11 @@ from rich.live import Live
 
 from controlplane.demo.act import Actor, Mark
 from controlplane.demo.record import RecordFile
+from controlplane.demo.run import Watcher
 from controlplane.demo.scene import Decided, Scene, instances_apart, pool_rows
 from controlplane.demo.stage import Stage, fetch
-from controlplane.demo.view import picture
+from controlplane.demo.timeline import Deed
+from controlplane.demo.view import picture, svg
 from controlplane.domain.ids import CycleKind, DecisionId
 from controlplane.domain.words import sentence
 from controlplane.ports import PortError
@@ -28,6 +30,10 @@ from controlplane.traffic.summary import quantiles
 NEWS_S = 1.0
 PICTURE_S = 1.0
 SHOWN_DECISIONS = 6
+READ_AHEAD = 5
+DRAWN_AT = 0.9
+"""Share of the throttled phase after which the drawing is made."""
+
 KEPT = 2_000
 
 
@@ -62,7 +68,7 @@ class Lines:
     def __init__(self, echo: Callable[[str], None]) -> None:
         self._echo = echo
         self._record: RecordFile | None = None
-        self._seen: set[DecisionId] = set()
+        self._said: set[str] = set()
         self._due = 0.0
 
     def say(self, text: str) -> None:
@@ -81,10 +87,28 @@ class Lines:
         self._due = time.monotonic() + NEWS_S
         self._record = self._record or RecordFile(actor.stage.places.database)
         start = actor.marks[0].from_at
-        for at, id_, words in reversed(changes(self._record, SHOWN_DECISIONS)):
-            if id_ not in self._seen:
-                self._seen.add(id_)
+        for at, _, words in reversed(changes(self._record, SHOWN_DECISIONS)):
+            what, _, _ = words.partition(" because ")
+            if what not in self._said:
+                self._said.add(what)
                 self._echo(f"[{at - start:5.0f} s]   {words}")
+
+
+class Eye:
+    """Looks at a running demonstration from outside: its record, its results, the twin's own word."""
+
+    def __init__(self) -> None:
+        self._record: RecordFile | None = None
+        self._tail: Tail | None = None
+
+    def scene(self, actor: Actor) -> Scene:
+        """The present moment."""
+        stage = actor.stage
+        self._record = self._record or RecordFile(stage.places.database)
+        if self._tail is None or self._tail.path != stage.plays[-1]:
+            self._tail = Tail(stage.plays[-1])
+        self._tail.read()
+        return scene(actor, self._record, self._tail)
 
 
 class Picture:
@@ -92,10 +116,8 @@ class Picture:
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, auto_refresh=False, transient=False)
-        self._record: RecordFile | None = None
-        self._tail: Tail | None = None
+        self._eye = Eye()
         self._due = 0.0
-        self.scene: Scene | None = None
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -108,7 +130,7 @@ class Picture:
 
     def say(self, text: str) -> None:
         """A line above the picture."""
-        self._live.console.print(text)
+        self._live.console.print(text, highlight=False)
 
     def phase(self, _actor: Actor, _mark: Mark) -> None:
         """A phase begins: draw at once."""
@@ -116,16 +138,37 @@ class Picture:
 
     def tick(self, actor: Actor) -> None:
         """Draw, once a second."""
-        stage = actor.stage
-        if time.monotonic() < self._due:
-            return
-        self._due = time.monotonic() + PICTURE_S
-        self._record = self._record or RecordFile(stage.places.database)
-        if self._tail is None or self._tail.path != stage.plays[-1]:
-            self._tail = Tail(stage.plays[-1])
-        self._tail.read()
-        self.scene = scene(actor, self._record, self._tail)
-        self._live.update(picture(self.scene), refresh=True)
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + PICTURE_S
+            self._live.update(picture(self._eye.scene(actor)), refresh=True)
+
+
+class Sketch:
+    """Passes everything on, and saves one view as a drawing: near the end of the throttled phase,
+    where there is most to see."""
+
+    def __init__(self, watcher: Watcher, path: Path) -> None:
+        self._watcher = watcher
+        self._path = path
+        self._drawn = False
+
+    def say(self, text: str) -> None:
+        """As the other does."""
+        self._watcher.say(text)
+
+    def phase(self, actor: Actor, mark: Mark) -> None:
+        """As the other does."""
+        self._watcher.phase(actor, mark)
+
+    def tick(self, actor: Actor) -> None:
+        """As the other does, and draw when the time has come."""
+        self._watcher.tick(actor)
+        mark = actor.marks[-1]
+        length_s = mark.phase.to_s - mark.phase.from_s
+        late = actor.clock() > mark.from_at + DRAWN_AT * length_s
+        if mark.phase.deed is Deed.THROTTLE and late and not self._drawn:
+            self._drawn = True
+            self._path.write_text(svg(Eye().scene(actor)), encoding="utf-8")
 
 
 def scene(actor: Actor, record: RecordFile, tail: Tail) -> Scene:
@@ -152,10 +195,17 @@ def scene(actor: Actor, record: RecordFile, tail: Tail) -> Scene:
 
 
 def changes(record: RecordFile, limit: int) -> Sequence[tuple[float, DecisionId, str]]:
-    """The newest decisions that changed something, newest first: instant, id and why."""
+    """The newest decisions that changed something, newest first: instant, id and why.
+
+    What is wanted again and again (and only recorded) stands once.
+    """
+    found: dict[tuple[CycleKind, str], tuple[float, DecisionId, str]] = {}
     with contextlib.suppress(PortError):
-        return [(each.at, each.id, sentence(each.decision)) for each in record.changes(limit)]
-    return ()
+        for each in record.changes(READ_AHEAD * limit):
+            words = sentence(each.decision)
+            what, _, _ = words.partition(" because ")
+            found.setdefault((each.id.cycle.kind, what), (each.at, each.id, words))
+    return list(found.values())[:limit]
 
 
 def _twin_lag(stage: Stage) -> float | None:

@@ -65,7 +65,7 @@ def assemble(played: Played) -> dict[str, Any]:
         "fleet": played.wish.fleet,
         **figures(material),
         "traffic": [part for each in played.summaries for part in each.get("traffic", ())],
-        "cpu_s": dict(played.cpu_s),
+        "cpu_s": _cpu(played),
         "processes_left": played.processes_left,
         **surroundings(),
     }
@@ -133,6 +133,13 @@ def _story_lines(story: Mapping[str, Any]) -> list[str]:
 
 def _s(seconds: float | None) -> str:
     return "unknown" if seconds is None else f"{seconds:.2f} s"
+
+
+def _cpu(played: Played) -> dict[str, float]:
+    """Processor seconds; the generator's by its own word, for it had ended when they were read."""
+    traffic = sum(float(each.get("cpu_s", 0.0)) for each in played.summaries)
+    others = {name: used for name, used in played.cpu_s.items() if not name.startswith("traffic")}
+    return {**others, "traffic": round(traffic, 2)}
 
 
 def _results(played: Played) -> list[Result]:

@@ -50,7 +50,7 @@ class Ports:
 @dataclass(frozen=True, slots=True)
 class Report:
     """What one cycle came to. `memory`: the pools' state after it. `failure`: why it ended before
-    acting, empty where it did not."""
+    acting, empty where it did not; or, with a plan, why what it did could not be written down."""
 
     kind: CycleKind
     cycle: CycleId | None = None
@@ -98,7 +98,10 @@ class Loop:
         )
         self._state = next_state
         outcomes = self._act(runnable, observation)
-        return Report(kind, cycle, observation, plan, outcomes, next_state.pools, self._since(started))
+        failure = self._write(outcomes)
+        return Report(
+            kind, cycle, observation, plan, outcomes, next_state.pools, self._since(started), failure
+        )
 
     def _remembered(self) -> State:
         if self._state is None:
@@ -148,8 +151,17 @@ class Loop:
         fitting, outcomes = sift(runnable, observation, self._look_again(runnable))
         for name, group in _by_gateway(fitting).items():
             outcomes |= self._apply(name, group)
-        self._ports.ledger.settle(outcomes, self._ports.clock.wall())
         return outcomes
+
+    def _write(self, outcomes: Outcomes) -> str:
+        """Settle; answers why that failed. The effects are there all the same, so the cycle is told
+        with its outcomes, and the next observation settles what stayed open."""
+        try:
+            if outcomes:
+                self._ports.ledger.settle(outcomes, self._ports.clock.wall())
+        except PortError as error:
+            return f"outcomes could not be recorded: {error}"
+        return ""
 
     def _look_again(self, runnable: Runnable) -> Now:
         touched = {action.gateway: action for _, action in runnable if action.gateway in self._ports.gateways}

@@ -106,6 +106,8 @@ class Runner:
         self._scheduler.wakeup()
 
     def _run(self, kind: CycleKind) -> None:
+        if self._ended.is_set():
+            return  # it stood in the queue behind the cycle that `stop` waited for
         beat = self.health.beats[kind]
         try:
             self._work(kind)
@@ -118,10 +120,15 @@ class Runner:
             beat.finished_at = self._clock.monotonic()
 
     def _watch(self) -> None:
-        wall, monotonic = self._clock.wall(), self._clock.monotonic()
+        last = self._instants()
         while not self._ended.wait(WATCH_S):
-            jump = (self._clock.wall() - wall) - (self._clock.monotonic() - monotonic)
-            wall, monotonic = self._clock.wall(), self._clock.monotonic()
+            # Each instant is read once: a jump between two readings of it would be lost.
+            now = self._instants()
+            jump = (now[0] - last[0]) - (now[1] - last[1])
+            last = now
             if abs(jump) > JUMP_S:
                 log.warning("the wall clock jumped by %+.1f s; cycles are planned anew", jump)
                 self.replan()
+
+    def _instants(self) -> tuple[float, float]:
+        return self._clock.wall(), self._clock.monotonic()

@@ -43,9 +43,9 @@ def objection(action: Action, seen: Observation, now: Now) -> str | None:
         return "the controller was told to stop"
     if not now.leads:
         return "the lease is not ours any more"
-    known = {(hold.pool, hold.since) for hold in seen.holds}
+    known = {(hold.pool, hold.author, hold.since) for hold in seen.holds}
     for hold in now.holds:
-        if hold.pool in {None, action.pool} and (hold.pool, hold.since) not in known:
+        if hold.pool in {None, action.pool} and (hold.pool, hold.author, hold.since) not in known:
             return f"{hold.author} placed a hold meanwhile: {hold.reason}"
     return _gateway_changed(action, seen, now) if action.gateway else None
 

@@ -29,7 +29,10 @@ Row = tuple[Sequence[str], float]
 
 @dataclass(slots=True)
 class Told:
-    """What the exporter remembers: the last report of each kind, and running totals by labels."""
+    """What the exporter remembers: the last report of each kind, and running totals by labels.
+
+    `last` is in the order of telling, newest at the end, and replaced as a whole: another thread reads it.
+    """
 
     cluster: str
     last: dict[CycleKind, Report] = field(default_factory=dict)
@@ -38,7 +41,8 @@ class Told:
 
     def tell(self, report: Report) -> None:
         """Take one cycle into account."""
-        self.last[report.kind] = report
+        others = {kind: each for kind, each in self.last.items() if kind is not report.kind}
+        self.last = {**others, report.kind: report}
         result = "failed" if report.failure else "done"
         self._count(catalog.CYCLES, report.kind, result)
         if report.plan is not None and report.observation is not None:
@@ -75,7 +79,9 @@ class Exporter(Collector):
         """All families, those without a row as well: a dashboard should find their help."""
         rows = {**self._beats(), **self._last()}
         for family in catalog.FAMILIES:
-            yield _family(family, rows.get(family.name, []), self._told.totals.get(family.name, {}))
+            # A copy, made in one step: the loop's thread counts while this one reads.
+            totals = dict(self._told.totals.get(family.name, {}))
+            yield _family(family, rows.get(family.name, []), totals)
 
     def _beats(self) -> dict[str, list[Row]]:
         cluster, beats = self._told.cluster, self._health.beats
@@ -87,16 +93,17 @@ class Exporter(Collector):
         }
 
     def _last(self) -> dict[str, list[Row]]:
-        told, reports = self._told, list(self._told.last.values())
+        cluster, reports = self._told.cluster, list(self._told.last.values())
+        observed = [each for each in reports if each.observation is not None]
         rows: dict[str, list[Row]] = {
-            catalog.CYCLE_DURATION.name: [((told.cluster, each.kind), each.duration_s) for each in reports]
+            catalog.CYCLE_DURATION.name: [((cluster, each.kind), each.duration_s) for each in reports],
+            catalog.QUERIES.name: [
+                ((cluster, each.kind), float(each.observation.source.queries))
+                for each in observed
+                if each.observation
+            ],
         }
-        newest = max(
-            (each for each in reports if each.observation is not None),
-            key=lambda each: each.observation.now if each.observation else 0.0,
-            default=None,
-        )
-        return rows | _world(newest, told.cluster) | _pools(reports, told.cluster)
+        return rows | _world(observed[-1] if observed else None, cluster) | _pools(observed, cluster)
 
 
 def _world(report: Report | None, cluster: str) -> dict[str, list[Row]]:
@@ -120,13 +127,15 @@ def _world(report: Report | None, cluster: str) -> dict[str, list[Row]]:
             ((cluster, name), float(isinstance(view, GatewayView))) for name, view in seen.gateways.items()
         ],
         catalog.INVENTORY_UP.name: [((cluster,), float(isinstance(seen.inventory, Inventory)))],
-        catalog.QUERIES.name: [((cluster, report.kind), float(seen.source.queries))],
         catalog.SKEW.name: [] if skew is None else [((cluster,), skew)],
     }
 
 
 def _pools(reports: Iterable[Report], cluster: str) -> dict[str, list[Row]]:
-    """By pool: who is held, how blind it is, and what only the gateway counts."""
+    """By pool that has a decision: who is held, how blind it is, and what only the gateway counts.
+
+    Reports come oldest first: both kinds share one memory, and the newest one's counts.
+    """
     held: dict[str, float] = {}
     unconfirmed: list[Row] = []
     blind: dict[str, float] = {}
@@ -136,7 +145,7 @@ def _pools(reports: Iterable[Report], cluster: str) -> dict[str, list[Row]]:
         for pool, decision in report.plan.decisions.items():
             held[pool] = max(held.get(pool, 0.0), float(decision.outcome is Outcome.HELD))
             unconfirmed += [((cluster, pool), gap) for gap in _unconfirmed(decision)]
-        blind |= {pool: float(state.blind) for pool, state in report.memory.items()}
+            blind |= {pool: float(report.memory[pool].blind)} if pool in report.memory else {}
     return {
         catalog.HELD.name: [((cluster, pool), value) for pool, value in held.items()],
         catalog.UNCONFIRMED.name: unconfirmed,
@@ -157,9 +166,7 @@ def _known(figure: Input | None) -> bool:
     return figure is not None and figure.value is not None
 
 
-def _family(
-    family: Family, rows: Sequence[Row], totals: dict[tuple[str, ...], int] | Counter[tuple[str, ...]]
-) -> Metric:
+def _family(family: Family, rows: Sequence[Row], totals: dict[tuple[str, ...], int]) -> Metric:
     made: GaugeMetricFamily | CounterMetricFamily
     if family.kind is Kind.COUNTER:
         made = CounterMetricFamily(family.name.removesuffix("_total"), family.help, labels=family.labels)

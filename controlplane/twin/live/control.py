@@ -19,8 +19,8 @@ from controlplane.twin.live.pace import Lateness
 SAMPLE_S = 1.0
 """The sample period of the GPU counters, seconds."""
 
-WEIGHTS_SHARE = 0.2
-"""Share of a card's memory that the weights take; KV blocks take the rest up to 0.9."""
+HELD_SHARE, LOADING_SHARE = 0.9, 0.2
+"""Share of a card's memory that is taken: an engine claims its KV blocks at the start, all at once."""
 
 
 class Sampler:
@@ -107,7 +107,7 @@ class Control:
             return Gpu(node, index, None, 0.0, 0.0, 1, throttled=False, memory_share=0.0)
         duty, sequences = self.sampler.duty.get(holder.spec.slot, (0.0, 0.0))
         throttled = holder.fault is not None and holder.fault.kind is FaultKind.THROTTLE
-        memory = WEIGHTS_SHARE + (0.9 - WEIGHTS_SHARE) if holder.phase != "loading" else WEIGHTS_SHARE
+        memory = LOADING_SHARE if holder.phase == "loading" else HELD_SHARE
         seats = holder.spec.costs.max_num_seqs
         return Gpu(
             node, index, holder.spec.slot, duty, sequences, seats, throttled=throttled, memory_share=memory

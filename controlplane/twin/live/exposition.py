@@ -227,6 +227,7 @@ class _Families(Collector):
             )
             for handler, _method in HANDLERS:
                 family.add_metric([handler], 0, 0.0)
+                family.add_sample(f"{family.name}_created", {"handler": handler}, self._now.created)
             yield family
         yield _histogram(
             "http_request_duration_highr_seconds",

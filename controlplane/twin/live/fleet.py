@@ -86,10 +86,15 @@ def profile_of(name: str) -> Mapping[str, object]:
 
 def costs_of(plan: PoolPlan) -> Costs:
     """The truth that a pool's instances play by."""
-    profile = profile_of(plan.profile)
+    return costs_from(plan.profile, plan.seats)
+
+
+def costs_from(profile: str, max_num_seqs: int) -> Costs:
+    """A profile's costs, with as many seats as given."""
+    content = profile_of(profile)
 
     def number(key: str) -> float:
-        return float(str(profile[key]))
+        return float(str(content[key]))
 
     return Costs(
         d0_ms=number("d0_ms"),
@@ -99,5 +104,5 @@ def costs_of(plan: PoolPlan) -> Costs:
         f=number("f"),
         ttft_overhead_ms=number("ttft_overhead_ms"),
         kv_tokens=int(number("kv_tokens")),
-        max_num_seqs=plan.seats,
+        max_num_seqs=max_num_seqs,
     )

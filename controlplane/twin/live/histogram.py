@@ -94,7 +94,7 @@ class Histogram:
     total: float = 0.0
 
     def __post_init__(self) -> None:
-        self.counts = [0] * (len(self.bounds) + 1)
+        self.counts = self.counts or [0] * (len(self.bounds) + 1)
 
     def observe(self, value: float, times: int = 1) -> None:
         """Count `value`, `times` times."""

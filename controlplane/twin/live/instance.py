@@ -101,6 +101,7 @@ class TwinInstance:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.0, handler_cancellation=True)
         await self._runner.setup()
         await web.TCPSite(self._runner, self.host, self.port, backlog=1024, reuse_address=True).start()
+        self.port = self._runner.addresses[0][1]  # the same again after a restart, whoever chose it first
         self.process.task = asyncio.create_task(self.process.pace.run())
         self.phase, self.ready_at = "serving", time.time()
 

@@ -74,6 +74,7 @@ def test_within_one_process_two_leases_exclude_each_other_until_release(tmp_path
     assert first.acquire(), "asking again changes nothing"
     assert not second.acquire()
     assert (first.held(), second.held()) == (True, False)
+    assert second.holder() == str(os.getpid())
     first.release()
     assert not first.held()
     assert second.acquire()

@@ -239,3 +239,8 @@ def test_counts_are_by_outcome_and_by_state_of_one_run_or_all(record: Record) ->
     counted = {"change": 1, "nothing_to_do": 1, "action_applying": 1}
     assert record.reader.counts() == counted == record.reader.counts(record.run_id)
     assert record.reader.counts("another") == {}
+
+
+def test_a_run_says_where_it_came_from(record: Record) -> None:
+    ((cluster, run_id, source, _at),) = record.reader.runs()
+    assert (cluster, run_id, source) == ("demo", record.run_id, "live")

@@ -1,0 +1,166 @@
+"""The whole demonstration, for real: started as anybody starts it, and nothing left afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from controlplane.binaries import find
+from controlplane.ports import InvalidConfig
+from tests.support import eventually, start, stop
+
+ROOT = Path(__file__).resolve().parents[2]
+LENGTH_S = 45
+DEMO = [sys.executable, "-m", "controlplane", "demo", "--no-view", "--for", str(LENGTH_S)]
+
+
+def _here(name: str) -> bool:
+    try:
+        find(name)
+    except InvalidConfig:
+        return False
+    return True
+
+
+needs_servers = pytest.mark.skipif(
+    not (_here("prometheus") and _here("haproxy")), reason="prometheus or haproxy is not here"
+)
+
+
+def mentions(folder: Path) -> list[str]:
+    """Command lines of running processes that name a folder."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = each.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+        except OSError:  # it ended meanwhile
+            continue
+        if str(folder) in line and each.parent.name != str(os.getpid()):
+            found.append(line)
+    return found
+
+
+@pytest.mark.real
+@pytest.mark.timeout(240)
+@needs_servers
+def test_a_short_demonstration_reports_and_leaves_nothing(tmp_path: Path) -> None:
+    """RUNTIME. Requests, decisions, pushes and all four failures are in the report, and nothing shrank."""
+    report, keep = tmp_path / "report.json", tmp_path / "files"
+    process = start([*DEMO, "--report", report, "--keep", keep], tmp_path / "log", cwd=ROOT)
+    try:
+        assert process.wait(200) == 0, (tmp_path / "log").read_text("utf-8")
+    finally:
+        stop(process, 30.0)
+    assert mentions(tmp_path) == []
+    told = json.loads(report.read_text("utf-8"))
+    assert told["complete"] is True
+    assert told["requests"]["failed"] == 0
+    assert told["requests"]["ok"] > 100
+    assert told["processes_left"] == 0
+    assert told["gpus_unaccounted"] == 0
+    assert told["pushes"] > 0
+    assert told["decisions"]["weights_held"] > 0
+    assert told["story"]["throttle"]["weight_after"] < told["story"]["throttle"]["weight_before"]
+    assert list(told["story"]["prometheus"]) == ["stopped", "hanging", "empty", "half"]
+    for seen in told["story"]["prometheus"].values():
+        assert (seen["shrinks"], seen["weight_changes"]) == (0, 0)
+    _replays(tmp_path / "report.db")
+
+
+def _replays(database: Path) -> None:
+    """Every decision of the run is computed again, in a fresh process, and comes out the same."""
+    again = [sys.executable, "-m", "controlplane", "replay", "--all", "--json", "--database", str(database)]
+    said = subprocess.run(again, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert json.loads(said.stdout)["replayed"] > 10
+
+
+@pytest.mark.real
+@needs_servers
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", ["the twin:", "traffic flows"])
+def test_stopped_early_it_leaves_no_process_and_still_reports(
+    tmp_path: Path, number: signal.Signals, moment: str
+) -> None:
+    """RUNTIME. Whether it is stopped while it starts or while traffic flows."""
+    report, keep, log = tmp_path / "report.json", tmp_path / "files", tmp_path / "log"
+    process = start([*DEMO, "--report", report, "--keep", keep], log, cwd=ROOT)
+    try:
+        eventually(lambda: moment in log.read_text("utf-8") or process.poll() is not None, 60.0)
+        assert mentions(keep)
+        process.send_signal(number)
+        assert process.wait(60) == 0, log.read_text("utf-8")
+    finally:
+        stop(process, 30.0)
+    assert mentions(tmp_path) == []
+    told = json.loads(report.read_text("utf-8"))
+    assert (told["complete"], told["processes_left"]) == (False, 0)
+
+
+@pytest.mark.real
+@needs_servers
+def test_a_process_that_dies_ends_it_with_its_last_words(tmp_path: Path) -> None:
+    keep, log = tmp_path / "files", tmp_path / "log"
+    process = start([*DEMO, "--keep", keep], log, cwd=ROOT)
+    try:
+        eventually(lambda: "HAProxy at" in log.read_text("utf-8"), 60.0)
+        victim = next(
+            int(each.parent.name)
+            for each in Path("/proc").glob("[0-9]*/cmdline")
+            if str(keep / "gateway").encode() in each.read_bytes()
+        )
+        os.kill(victim, signal.SIGKILL)
+        assert process.wait(90) == 1
+    finally:
+        stop(process, 30.0)
+    assert "haproxy was killed by signal 9" in log.read_text("utf-8")
+    assert mentions(tmp_path) == []
+
+
+def test_a_trace_with_a_bad_row_is_told_before_anything_starts(tmp_path: Path) -> None:
+    """RUNTIME: file, line, value and what is allowed; no process, no folder."""
+    trace = tmp_path / "bad.csv"
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n0.5,100,20\n1.0,-7,20\n", encoding="utf-8")
+    keep = tmp_path / "files"
+    said = _run("--trace", str(trace), "--keep", str(keep))
+    assert said.returncode == 1
+    assert "bad.csv" in said.stderr
+    assert "-7" in said.stderr
+    assert "the twin:" not in said.stdout
+    assert list(keep.iterdir()) == []
+
+
+@needs_servers
+def test_a_missing_binary_is_told_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from controlplane.demo import stage
+    from controlplane.demo.stage import Wish, check
+
+    wish = Wish("small", 60.0, None, 1)
+    assert all(each.exists() for each in check(wish))
+
+    def absent(name: str) -> Path:
+        raise InvalidConfig([f"{name} is not here; run `make setup`"])
+
+    monkeypatch.setattr(stage, "find", absent)
+    with pytest.raises(InvalidConfig, match="prometheus is not here"):
+        check(wish)
+
+
+def test_a_folder_with_an_older_run_in_it_is_refused(tmp_path: Path) -> None:
+    """Its series would be taken for this run's."""
+    (tmp_path / "old").write_text("", encoding="utf-8")
+    said = _run("--keep", str(tmp_path))
+    assert said.returncode == 1
+    assert "is not empty" in said.stderr
+
+
+def _run(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*DEMO, *options], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+    )
