@@ -10,8 +10,9 @@ import click
 from sqlalchemy import Engine
 
 from controlplane.adapters.sql import migrate
-from controlplane.adapters.sql.engine import file_of, open_engine
-from controlplane.cli.record import database_option
+from controlplane.adapters.sql.check import find_problems
+from controlplane.adapters.sql.engine import open_engine
+from controlplane.cli.record import database_option, url_of
 from controlplane.ports import PortError
 
 
@@ -61,14 +62,32 @@ def current(database: str, *, as_json: bool) -> None:
         raise SystemExit(1)
 
 
+@command.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@database_option
+def check(database: str, *, as_json: bool) -> None:
+    """Look for damage: the file itself, rows without their parents, tables that are not ours.
+
+    Reads everything; it may take a while on a large record. Exit status 1 where something is found.
+
+    \b
+    Example:
+      trimtab db check --database sqlite:///var/trimtab.db
+    """
+    with _engine(database, create=False) as engine:
+        problems = find_problems(engine)
+    if as_json:
+        click.echo(json.dumps({"ok": not problems, "problems": problems}))
+    else:
+        click.echo("\n".join(problems) or "no damage found")
+    if problems:
+        raise SystemExit(1)
+
+
 @contextmanager
 def _engine(database: str, *, create: bool) -> Iterator[Engine]:
-    url = database if "://" in database else f"sqlite:///{database}"
     try:
-        file = file_of(url)
-        if file is not None and not create and not file.is_file():
-            raise click.ClickException(f"database: {file} does not exist")
-        engine = open_engine(url)
+        engine = open_engine(url_of(database), create=create)
         try:
             yield engine
         finally:

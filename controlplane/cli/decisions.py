@@ -13,14 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from controlplane import forms
-from controlplane.adapters.sql.reader import Done, Filter, Listed, folded
-from controlplane.cli.record import database_option, parse_id, reader, stamp
+from controlplane.adapters.sql.reader import Done, Filter, Listed
+from controlplane.cli.record import database_option, decision_or_say, parse_id, reader, stamp
 from controlplane.domain.ids import CycleKind, DecisionId
 from controlplane.domain.plan import Outcome
 from controlplane.domain.words import sentence
-
-PAGES_TO_FOLD = 20
-"""A list that folds repeats reads this many times its limit, so that folding leaves enough rows."""
 
 
 class Instant(click.ParamType[float]):
@@ -59,12 +56,13 @@ def command() -> None:
 @command.command("list")
 @click.option("--pool", help="Only this pool.")
 @click.option(
-    "--kind", type=click.Choice([str(each) for each in CycleKind]), help="Only weights, or only capacity."
+    "--kind", type=click.Choice([each.value for each in CycleKind]), help="Only weights, or only capacity."
 )
-@click.option("--outcome", type=click.Choice([str(each) for each in Outcome]), help="Only this outcome.")
+@click.option("--outcome", type=click.Choice([each.value for each in Outcome]), help="Only this outcome.")
 @click.option("--code", help="Only this reason code, such as speed_differs.")
 @click.option("--since", type=Instant(), help="Not before this time.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=30, show_default=True, help="Rows at most.")
+@click.option("--before", help="The next page: the id of the last row of the page before.")
 @click.option(
     "--all", "everything", is_flag=True, help="Every decision; else repeats of the same stand as one row."
 )
@@ -78,21 +76,32 @@ def list_command(  # noqa: PLR0913  # one parameter an option
     code: str | None,
     since: float | None,
     limit: int,
+    before: str | None,
     everything: bool,
     as_json: bool,
     database: str,
 ) -> None:
-    """List decisions, newest first. A steady fleet is a few rows: "the same again" is folded."""
+    """List decisions, newest first. A steady fleet is a few rows: "the same again" is folded, under
+    the time at which it began.
+
+    \b
+    Examples:
+      trimtab decisions list --outcome change --since 2h
+      trimtab decisions list --code speed_differs --json
+    """
     chosen = Filter(
         pool, CycleKind(kind) if kind else None, Outcome(outcome) if outcome else None, code, since
     )
     with reader(database) as record:
-        found = record.decisions(chosen, limit if everything else limit * PAGES_TO_FOLD)
-    rows = list(found) if everything else folded(found)[:limit]
+        last = decision_or_say(record, _decision_id(before)).id if before else None
+        ask = record.decisions if everything else record.streaks
+        rows = list(ask(chosen, limit, last))
     if as_json:
         click.echo(json.dumps([_row(each) for each in rows]))
         return
     Console().print(_table(rows) if rows else "No decision matches. Widen --since, or drop a filter.")
+    if len(rows) == limit:
+        click.echo(f"more: --before {rows[-1].id}", err=True)
 
 
 @command.command("show")
@@ -102,11 +111,7 @@ def list_command(  # noqa: PLR0913  # one parameter an option
 def show_command(decision: str, *, as_json: bool, database: str) -> None:
     """Show one decision as data: its form, and its actions with their history."""
     with reader(database) as record:
-        listed = record.decision(_decision_id(decision))
-        if listed is None:
-            raise click.ClickException(
-                f"no decision {decision}; `trimtab decisions list` shows those there are"
-            )
+        listed = decision_or_say(record, _decision_id(decision))
         actions = record.actions(listed.id)
     body = {
         **_row(listed),
@@ -158,12 +163,13 @@ def _table(rows: list[Listed]) -> Table:
         ("decision", True),
         ("outcome", True),
         ("times", True),
+        ("until", True),
         ("why", False),
     ):
         table.add_column(title, no_wrap=whole)
     for row in rows:
-        times = "" if row.repeats == 1 else f"{row.repeats}x"
-        table.add_row(
-            stamp(row.at), Text(str(row.id)), Text(row.outcome), times, Text(sentence(row.decision))
-        )
+        once = row.repeats == 1
+        times, until = ("", "") if once else (f"{row.repeats}x", stamp(row.at)[11:])
+        why = Text(sentence(row.decision))
+        table.add_row(stamp(row.first_at), Text(str(row.id)), Text(row.outcome), times, until, why)
     return table

@@ -7,8 +7,8 @@ import json
 import click
 
 from controlplane.adapters.sql.reader import Done, Reader
-from controlplane.cli.record import database_option, parse_id, reader, stamp
-from controlplane.domain.ids import DecisionId
+from controlplane.cli.record import database_option, decision_or_say, parse_id, reader, stamp, unknown
+from controlplane.domain.ids import DecisionId, PoolName
 from controlplane.domain.words import action_words, explain, sentence
 
 
@@ -38,16 +38,12 @@ def _ids(record: Reader, what: str) -> list[DecisionId]:
     found = parse_id(what)
     if isinstance(found, DecisionId):
         return [found]
-    stored = record.cycle(found)
-    if stored is None:
-        raise click.ClickException(f"no cycle {found}; `trimtab decisions list` shows those there are")
-    return [DecisionId(found, pool) for pool in record.plan(found, stored).decisions]
+    pools = record.pools(found)
+    return [DecisionId(found, PoolName(pool)) for pool in pools] if pools else unknown(record, found)
 
 
 def _lines(record: Reader, id_: DecisionId) -> list[str]:
-    listed = record.decision(id_)
-    if listed is None:
-        raise click.ClickException(f"no decision {id_}; `trimtab decisions list` shows those there are")
+    listed = decision_or_say(record, id_)
     head = f"{stamp(listed.at)}  {id_}  {listed.outcome}, mode {listed.mode}"
     told = list(explain(listed.decision))
     if not told or told[0] != sentence(listed.decision):

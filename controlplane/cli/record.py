@@ -5,13 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
-from controlplane.adapters.sql.codec import Damaged
 from controlplane.adapters.sql.open import open_reader
-from controlplane.adapters.sql.reader import Reader
+from controlplane.adapters.sql.reader import Listed, Reader
 from controlplane.domain.ids import CycleId, DecisionId
 from controlplane.ports import PortError
 
@@ -31,13 +30,21 @@ def database_option(command: F) -> F:
     )(command)
 
 
+def url_of(database: str) -> str:
+    """A path is taken for an SQLite file."""
+    return database if "://" in database else f"sqlite:///{database}"
+
+
 @contextmanager
 def reader(database: str) -> Iterator[Reader]:
     """The record, for reading; what goes wrong becomes one sentence and exit status 1."""
-    url = database if "://" in database else f"sqlite:///{database}"
     try:
-        yield open_reader(url)
-    except (PortError, Damaged) as error:
+        opened = open_reader(url_of(database))
+        try:
+            yield opened
+        finally:
+            opened.close()
+    except PortError as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -51,6 +58,26 @@ def parse_id(text: str) -> DecisionId | CycleId:
     raise click.UsageError(
         f"{text!r} is no id; a decision looks like demo:weights:42:chat-8b, a cycle like demo:weights:42"
     )
+
+
+def decision_or_say(record: Reader, id_: DecisionId) -> Listed:
+    """One decision. Raises an error that names the nearest there is."""
+    return record.decision(id_) or unknown(record, id_)
+
+
+def unknown(record: Reader, id_: DecisionId | CycleId) -> NoReturn:
+    """Raises an error that says what there is instead of an id that is not on record."""
+    cycle = id_.cycle if isinstance(id_, DecisionId) else id_
+    nearest = record.nearest(cycle)
+    if nearest is None:
+        clusters = ", ".join(sorted({cluster for cluster, *_ in record.runs()})) or "none"
+        raise click.ClickException(
+            f"{id_} is not on record, nor any {cycle.kind} cycle of its cluster (clusters here: {clusters})"
+        )
+    if nearest != cycle:
+        raise click.ClickException(f"{id_} is not on record; the nearest {cycle.kind} cycle is {nearest}")
+    pools = ", ".join(record.pools(cycle)) or "none"
+    raise click.ClickException(f"{id_} is not on record; cycle {cycle} decided for these pools: {pools}")
 
 
 def stamp(at: float) -> str:

@@ -29,6 +29,15 @@ class CycleKind(StrEnum):
     CAPACITY = "capacity"
 
 
+class Source(StrEnum):
+    """Where a recorded run's world came from. Only `live` runs share one memory across restarts."""
+
+    LIVE = "live"
+    BACKFILL = "backfill"  # the past, read from Prometheus
+    BACKTEST = "backtest"  # the past, decided again under other policies
+    DEMO = "demo"
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class CycleId:
     """`<cluster>:<kind>:<seq>`, for example `demo:weights:42`."""

@@ -156,7 +156,7 @@ def test_lost_targets_hold_the_pools_and_move_nothing(world: World) -> None:
     )
     weights = {slot: row.weight for slot, row in servers(seen).items()}
     for share in (0.5, 0.0):
-        staging.write_targets(world.stage, {"engines": share, "gpus": share})
+        staging.write_targets(world.stage, staging.targets(world.stage), share)
         held = until(
             world,
             CycleKind.CAPACITY,
@@ -170,7 +170,7 @@ def test_lost_targets_hold_the_pools_and_move_nothing(world: World) -> None:
             assert size is not None
             assert after >= size
         assert {slot: row.weight for slot, row in servers(world.cycle(CycleKind.WEIGHTS)).items()} == weights
-    staging.write_targets(world.stage, {})
+    staging.write_targets(world.stage, staging.targets(world.stage))
     until(
         world, CycleKind.CAPACITY, lambda each: decided(each, CHAT).outcome is not Outcome.HELD, "seen again"
     )

@@ -1,14 +1,23 @@
-"""How values lie in the database: canonical JSON forms, compressed; times as whole microseconds."""
+"""How values lie in the database: canonical JSON forms, compressed; times as whole microseconds.
+
+The codec's number stands beside every body, so that another packing can come later without
+touching what is stored; the forms carry their own versions inside.
+"""
 
 from __future__ import annotations
 
 import zlib
 from typing import TypeVar
 
+from sqlalchemy import BigInteger
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator
+
 from controlplane import forms
+from controlplane.ports import PortError
 
 CODEC = 1
-"""1: zlib over the UTF-8 text of a form. The forms carry their own versions inside."""
+"""1: zlib over the UTF-8 text of a form."""
 
 MICROS = 1_000_000
 LEVEL = 3
@@ -18,8 +27,9 @@ LARGEST = 256 << 20
 T = TypeVar("T")
 
 
-class Damaged(ValueError):
-    """A stored value cannot be read; the text says which and why."""
+class Damaged(PortError):
+    """A stored value cannot be read: damaged, changed by somebody, or written by a newer version.
+    The text says which and why."""
 
 
 def pack(value: object) -> bytes:
@@ -46,6 +56,19 @@ def micros(seconds: float) -> int:
     return round(seconds * MICROS)
 
 
-def seconds(stored: int) -> float:
-    """Whole microseconds as epoch seconds."""
-    return stored / MICROS
+class Instant(TypeDecorator[float]):
+    """An instant: epoch seconds in Python, UTC microseconds as an integer in the database.
+
+    Integers have one meaning in every database; date types differ in zone and precision.
+    """
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Dialect) -> int | None:  # noqa: ARG002
+        """To the database."""
+        return None if value is None else micros(value)
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> float | None:  # noqa: ARG002
+        """From the database. Exact to the microsecond: a float64 tells them apart until 2242."""
+        return None if value is None else value / MICROS

@@ -1,4 +1,9 @@
-"""Connections: durable on SQLite, bounded on PostgreSQL, and no library error across the port."""
+"""Connections: durable on SQLite, bounded on PostgreSQL, and no library error across the port.
+
+A write takes SQLite's write lock at once, so that it never fails half way because a reader became a
+writer, and its commit waits for the disk: record before act must survive a power cut. A read
+sees one snapshot and can change nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,11 @@ from typing import Any
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from controlplane.ports import InvalidConfig, Unavailable
+from controlplane.adapters.sql.codec import Damaged
+from controlplane.ports import Conflict, InvalidConfig, Unavailable
 
 BUSY_S = 2.0
 """How long a writer waits for another one, seconds."""
@@ -22,19 +28,29 @@ LOCK_MS = 2_000
 
 
 class ReadSession(Session):
-    """For reading only; its transaction is rolled back."""
+    """One snapshot, for reading only: the database itself refuses a change."""
 
 
 class WriteSession(Session):
     """One short transaction, committed at the end."""
 
 
-def open_engine(url: str) -> Engine:
-    """An engine for SQLite or PostgreSQL. Raises InvalidConfig for a URL that is neither."""
+def open_engine(url: str, *, create: bool = True) -> Engine:
+    """An engine for SQLite or PostgreSQL. Raises InvalidConfig for a URL that is neither.
+
+    `create`: an SQLite file that does not exist is made; else it is an error.
+    """
     parsed = parse(url)
-    if parsed.get_backend_name() == "sqlite":
-        return _sqlite(parsed)
-    return _postgresql(parsed)
+    if parsed.get_backend_name() != "sqlite":
+        return _postgresql(parsed)
+    file = file_of(url)
+    if file is not None and create:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    if file is not None and not create and not file.is_file():
+        raise InvalidConfig(
+            [f"database: {file} does not exist; `trimtab run` or `trimtab demo --report FILE` writes one"]
+        )
+    return _sqlite(parsed)
 
 
 def parse(url: str) -> URL:
@@ -59,8 +75,6 @@ def file_of(url: str) -> Path | None:
 
 
 def _sqlite(url: URL) -> Engine:
-    if url.database and url.database != ":memory:":
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url, connect_args={"timeout": BUSY_S, "check_same_thread": False})
 
     @event.listens_for(engine, "connect")
@@ -71,6 +85,7 @@ def _sqlite(url: URL) -> Engine:
             "journal_mode=WAL",
             "synchronous=FULL",
             "foreign_keys=ON",
+            "recursive_triggers=ON",  # else INSERT OR REPLACE deletes rows that no trigger sees
             f"busy_timeout={int(BUSY_S * 1000)}",
         ):
             connection.execute(f"PRAGMA {pragma}")
@@ -78,7 +93,10 @@ def _sqlite(url: URL) -> Engine:
     @event.listens_for(engine, "begin")
     def _begin(connection: Any) -> None:
         # IMMEDIATE: two writers meet at the start, where one can wait, and not at the commit.
-        write = connection.get_execution_options().get("write", False)
+        options = connection.get_execution_options()
+        write, keys = options.get("write", False), options.get("foreign_keys", True)
+        connection.exec_driver_sql(f"PRAGMA query_only={'OFF' if write else 'ON'}")
+        connection.exec_driver_sql(f"PRAGMA foreign_keys={'ON' if keys else 'OFF'}")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
     return engine
@@ -95,13 +113,21 @@ def _postgresql(url: URL) -> Engine:
 @contextmanager
 def reading(engine: Engine) -> Iterator[ReadSession]:
     """A session that changes nothing. Raises Unavailable."""
-    with translated(), ReadSession(engine, autoflush=False) as session:
+    with translated(), ReadSession(_snapshots(engine), autoflush=False) as session:
         yield session
+
+
+def _snapshots(engine: Engine) -> Engine:
+    """The same engine, in whose transactions every statement sees the same rows. SQLite's always do."""
+    if engine.dialect.name == "sqlite":
+        return engine
+    return engine.execution_options(postgresql_readonly=True, isolation_level="REPEATABLE READ")
 
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[WriteSession]:
-    """A session committed at the end, or not at all. Raises Unavailable."""
+    """A session committed at the end, or not at all. Raises Unavailable, or Conflict for a row that
+    contradicts what is there."""
     writer = engine.execution_options(write=True)
     with translated(), WriteSession(writer, expire_on_commit=False) as session, session.begin():
         yield session
@@ -109,10 +135,19 @@ def writing(engine: Engine) -> Iterator[WriteSession]:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """The library's errors as the port's. Raises Unavailable."""
+    """The library's errors as the port's; statements and parameters stay out of the text.
+
+    Raises Unavailable, Conflict, or Damaged for a word that this version does not know.
+    """
     try:
         yield
+    except IntegrityError as error:
+        raise Conflict(f"the database refused it: {error.orig}") from error
     except DBAPIError as error:
         raise Unavailable(f"the database did not do it: {error.orig}") from error
     except SQLAlchemyError as error:
         raise Unavailable(f"the database did not do it: {type(error).__name__}") from error
+    except LookupError as error:
+        if type(error) is not LookupError:  # an enum's column raises just this; a KeyError is a defect
+            raise
+        raise Damaged(f"a row holds a word that this version does not know: {error}") from error

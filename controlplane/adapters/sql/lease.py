@@ -57,22 +57,3 @@ class FileLease:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-
-class OpenLease:
-    """For a database that only this process can see (in memory): it always leads."""
-
-    def acquire(self) -> bool:
-        """Always."""
-        return True
-
-    def held(self) -> bool:
-        """Always."""
-        return True
-
-    def holder(self) -> str:
-        """This process."""
-        return str(os.getpid())
-
-    def release(self) -> None:
-        """Nothing to give back."""

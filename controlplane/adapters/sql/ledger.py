@@ -2,111 +2,115 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from sqlalchemy import Engine, func, or_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import Engine, insert, or_, select
 
-from controlplane import forms
-from controlplane.adapters.sql.codec import CODEC, micros, pack, seconds, unpack
-from controlplane.adapters.sql.engine import reading, writing
+from controlplane.adapters.sql import actions, streaks
+from controlplane.adapters.sql.codec import CODEC, pack, unpack
+from controlplane.adapters.sql.engine import WriteSession, reading, writing
+from controlplane.adapters.sql.rows import (
+    codes_in,
+    cycle_values,
+    decision_values,
+    frame_values,
+    policies_hash,
+    policy_values,
+)
+from controlplane.adapters.sql.scope import Run
 from controlplane.adapters.sql.tables import (
-    ActionEventRow,
     ActionRow,
     CycleRow,
     DecisionRow,
+    FrameRow,
+    HoldEffect,
     HoldRow,
+    LeaseRow,
+    MemoryRow,
     PolicyVersionRow,
     ReasonCodeRow,
+    SequenceRow,
 )
-from controlplane.domain.explanation import Explanation
-from controlplane.domain.ids import ActionId, CycleId, CycleKind, DecisionId, InstanceId, PoolName
+from controlplane.domain.ids import ActionId, CycleId, CycleKind, PoolName
+from controlplane.domain.lifecycle import UNSETTLED
 from controlplane.domain.observation import Hold
-from controlplane.domain.plan import Action, ActionKind, ActionState, Decision, Plan
-from controlplane.domain.policy import Mode, Policies
+from controlplane.domain.plan import Action, ActionState
+from controlplane.domain.policy import Mode
 from controlplane.domain.state import State
-from controlplane.ports import CycleRecord
+from controlplane.ports import Conflict, CycleRecord
 
-FIRST_STATE: Mapping[Mode, ActionState] = {
-    Mode.OBSERVE: ActionState.PROPOSED,
-    Mode.RECOMMEND: ActionState.AWAITING,
-    Mode.AUTO: ActionState.APPLYING,
-}
-"""Where an action's life begins, by how far its kind may go without a person."""
-
-UNSETTLED = (ActionState.APPLYING, ActionState.UNKNOWN)
-"""Actions whose effect is not known yet: the only ones whose outcome may be written."""
+LEADER = "controller"
+"""The lease that a controller holds."""
 
 
 class SqlLedger:
-    """The ledger port for one cluster and one run. `lease_token` is stamped on every cycle."""
+    """The ledger port for one run."""
 
-    def __init__(self, engine: Engine, cluster: str, run_id: str, lease_token: int = 0) -> None:
+    def __init__(self, engine: Engine, run: Run) -> None:
         self._engine = engine
-        self._cluster = cluster
-        self._run_id = run_id
-        self._lease_token = lease_token
+        self._run = run
 
     def next_seq(self, kind: CycleKind) -> int:
-        """One more than the last recorded cycle of this kind, over all runs."""
-        with reading(self._engine) as session:
-            last = session.scalar(
-                select(func.max(CycleRow.seq)).where(CycleRow.cluster == self._cluster, CycleRow.kind == kind)
-            )
-        return (last or 0) + 1
+        """A number that no cycle of this kind has had, nor will: a gap does no harm, a repetition
+        would, also after old cycles were removed."""
+        with writing(self._engine) as session:
+            row = session.get(SequenceRow, (self._run.cluster, kind))
+            if row is None:
+                row = SequenceRow(cluster=self._run.cluster, kind=kind, last_seq=0)
+                session.add(row)
+            row.last_seq += 1
+            return row.last_seq
 
     def last_state(self) -> State | None:
-        """The state after the newest cycle of either kind; None before the first."""
+        """The state after the cycle recorded last, of either kind; None before the first."""
         with reading(self._engine) as session:
-            row = session.scalars(
-                select(CycleRow)
-                .where(CycleRow.cluster == self._cluster)
-                .order_by(CycleRow.started_at.desc(), CycleRow.seq.desc())
-                .limit(1)
-            ).first()
-            return None if row is None else unpack(State, row.state_after, row.codec, f"state of {_id(row)}")
+            row = session.get(MemoryRow, (self._run.cluster, self._run.scope))
+            if row is None:
+                return None
+            return unpack(
+                State, row.state, row.codec, f"memory after {CycleId(row.cluster, row.kind, row.seq)}"
+            )
 
     def record(self, cycle: CycleRecord) -> Sequence[tuple[ActionId, Action]]:
-        """Frame, plan, next state and actions, in one transaction.
+        """Frame, plan, next state and actions, in one transaction. Answers what may be carried out.
 
-        An older action whose effect is not known yet, and whose target this plan sets anew, is
-        superseded: what it left behind is what this plan was made from.
+        Raises Conflict for a cycle that is recorded already, or where another controller leads.
         """
+        if cycle.cycle.cluster != self._run.cluster:
+            raise Conflict(f"{cycle.cycle} is none of cluster {self._run.cluster}")
+        chosen = actions.planned(cycle.cycle, cycle.plan)
         with writing(self._engine) as session:
-            self._policies(session, cycle)
-            session.add(self._cycle(cycle))
-            session.flush()
-            codes = _reason_ids(session, _codes(cycle.plan))
-            session.add_all(
-                _decision(cycle, pool, each, codes) for pool, each in cycle.plan.decisions.items()
-            )
-            session.flush()
-            runnable = []
-            for id_, action, mode in _actions(cycle.cycle, cycle.plan):
-                self._supersede(session, id_, action, cycle.started_at)
-                self._add(session, id_, action, FIRST_STATE[mode], codes[action.code], cycle.started_at)
-                if mode is Mode.AUTO:
-                    runnable.append((id_, action))
-        return runnable
+            self._require_lease(session)
+            self._inputs(session, cycle)
+            codes = _code_ids(session, codes_in(cycle.plan))
+            self._decisions(session, cycle, codes)
+            actions.supersede(session, self._run, chosen, cycle.started_at)
+            actions.add(session, self._run, chosen, cycle.started_at, codes)
+        return [(id_, action) for id_, action, mode in chosen if mode is Mode.AUTO]
 
     def settle(self, outcomes: Mapping[ActionId, tuple[ActionState, str]], at: float) -> None:
-        """Write outcomes of actions that are not settled yet; settled ones stay as they are."""
+        """Write outcomes. The same outcome twice is no matter; one that may not follow the action's
+        state is a Conflict, raised after all others were committed."""
+        refused = []
         with writing(self._engine) as session:
-            for id_, (state, detail) in outcomes.items():
-                self._change(session, id_, state, detail, at)
+            for id_, (state, reason) in outcomes.items():
+                if not actions.move(session, id_, state, reason, at):
+                    found = actions.state_of(session, id_)
+                    if found is not state:
+                        refused.append(f"{id_} is {found or 'not on record'}, and cannot become {state}")
+        if refused:
+            raise Conflict("; ".join(refused))
 
     def unknown_actions(self) -> Sequence[tuple[ActionId, Action]]:
         """Actions left APPLYING or UNKNOWN, oldest first."""
         with reading(self._engine) as session:
             rows = session.execute(
                 select(ActionRow, ReasonCodeRow.code)
-                .join(ReasonCodeRow, ActionRow.reason_id == ReasonCodeRow.id)
-                .where(ActionRow.cluster == self._cluster, ActionRow.state.in_(UNSETTLED))
-                .order_by(ActionRow.changed_at, ActionRow.seq, ActionRow.ordinal)
+                .join(ReasonCodeRow, ActionRow.code_id == ReasonCodeRow.code_id)
+                .where(self._run.shares(ActionRow), ActionRow.state.in_(UNSETTLED))
+                .order_by(ActionRow.changed_at, ActionRow.seq, ActionRow.pool, ActionRow.ordinal)
             )
-            return [(action_id(row), action_of(row, code)) for row, code in rows]
+            return [(actions.action_id(row), actions.action_of(row, code)) for row, code in rows]
 
     def holds(self, now: float) -> Sequence[Hold]:
         """People's holds in force at `now`, oldest first."""
@@ -114,194 +118,59 @@ class SqlLedger:
             rows = session.scalars(
                 select(HoldRow)
                 .where(
-                    HoldRow.cluster == self._cluster,
+                    HoldRow.cluster == self._run.cluster,
+                    HoldRow.effect == HoldEffect.HOLD,
                     HoldRow.lifted_at.is_(None),
-                    or_(HoldRow.until.is_(None), HoldRow.until > micros(now)),
+                    or_(HoldRow.until.is_(None), HoldRow.until > now),
                 )
-                .order_by(HoldRow.since)
+                .order_by(HoldRow.since, HoldRow.hold_id)
             )
             return [_hold(row) for row in rows]
 
-    def _policies(self, session: Session, cycle: CycleRecord) -> None:
-        policies = cycle.frame.policies
-        key = (self._cluster, policies.version.content_hash)
-        if session.get(PolicyVersionRow, key) is None:
-            session.add(_policy_row(self._cluster, policies, cycle.started_at))
-            session.flush()  # before the cycle that refers to it
+    def _require_lease(self, session: WriteSession) -> None:
+        """A controller whose place another one took writes nothing more."""
+        if not self._run.lease_token:
+            return
+        row = session.get(LeaseRow, (self._run.cluster, LEADER))
+        if row is None or row.token != self._run.lease_token:
+            raise Conflict(f"this controller no longer leads: {row.holder if row else 'nobody'} does")
 
-    def _cycle(self, record: CycleRecord) -> CycleRow:
-        frame = record.frame
-        return CycleRow(
-            cluster=self._cluster,
-            kind=record.cycle.kind,
-            seq=record.cycle.seq,
-            run_id=self._run_id,
-            started_at=micros(record.started_at),
-            duration_us=micros(record.duration_s),
-            code_version=record.code_version,
-            lease_token=self._lease_token,
-            codec=CODEC,
-            policies_hash=frame.policies.version.content_hash,
-            plan_hash=forms.content_hash(record.plan),
-            observation=pack(frame.observation),
-            state_before=pack(frame.state),
-            state_after=pack(record.next_state),
-            forecast=pack(frame.forecast),
-        )
-
-    def _supersede(self, session: Session, id_: ActionId, action: Action, at: float) -> None:
-        older = session.scalars(
-            select(ActionRow).where(
-                ActionRow.cluster == self._cluster,
-                ActionRow.state.in_(UNSETTLED),
-                ActionRow.pool == action.pool,
-                ActionRow.gateway == action.gateway,
-                ActionRow.instance.is_(None)
-                if action.instance is None
-                else ActionRow.instance == action.instance,
-                ActionRow.action == action.kind,
-            )
-        ).all()
-        for row in older:
-            self._change(session, action_id(row), ActionState.SUPERSEDED, f"by {id_}", at)
-
-    def _add(  # noqa: PLR0913, PLR0917  # one argument a column that is not the action's own
-        self, session: Session, id_: ActionId, action: Action, state: ActionState, reason: int, at: float
-    ) -> None:
-        session.add(
-            ActionRow(
-                **_key(id_),
-                action=action.kind,
-                gateway=action.gateway,
-                instance=action.instance,
-                level=action.level,
-                seen=action.seen,
-                reason_id=reason,
-                state=state,
-                detail="",
-                changed_at=micros(at),
+    def _inputs(self, session: WriteSession, cycle: CycleRecord) -> None:
+        """Rows go in one table after another, parents first, as foreign keys want it."""
+        if session.get(PolicyVersionRow, (self._run.cluster, policies_hash(cycle))) is None:
+            session.execute(insert(PolicyVersionRow).values(policy_values(cycle)))
+        session.execute(insert(CycleRow).values(cycle_values(self._run, cycle)))
+        session.execute(insert(FrameRow).values(frame_values(cycle)))
+        session.merge(
+            MemoryRow(
+                cluster=self._run.cluster,
+                scope=self._run.scope,
+                kind=cycle.cycle.kind,
+                seq=cycle.cycle.seq,
+                codec=CODEC,
+                state=pack(cycle.next_state),
             )
         )
-        session.add(ActionEventRow(**_key(id_), at=micros(at), state=state, detail=""))
 
-    @staticmethod
-    def _change(session: Session, id_: ActionId, state: ActionState, detail: str, at: float) -> None:
-        """Compare and set: only what is not settled may change."""
-        key = _key(id_)
-        where = [getattr(ActionRow, column) == value for column, value in key.items()]
-        changed = session.execute(
-            update(ActionRow)
-            .where(*where, ActionRow.state.in_(UNSETTLED))
-            .values(state=state, detail=detail, changed_at=micros(at))
-            .returning(ActionRow.ordinal)
-        ).all()
-        if changed:
-            session.add(ActionEventRow(**key, at=micros(at), state=state, detail=detail))
+    def _decisions(self, session: WriteSession, cycle: CycleRecord, codes: Mapping[str, int]) -> None:
+        rows = []
+        for pool in cycle.plan.decisions:
+            streak = streaks.enter(session, self._run, cycle, pool, codes)
+            rows.append(decision_values(self._run, cycle, pool, codes, streak))
+        if rows:
+            session.execute(insert(DecisionRow), rows)
 
 
-def action_id(row: ActionRow) -> ActionId:
-    """An action row's id."""
-    cycle = CycleId(row.cluster, CycleKind(row.kind), row.seq)
-    return ActionId(DecisionId(cycle, PoolName(row.pool)), row.ordinal)
-
-
-def action_of(row: ActionRow, code: str) -> Action:
-    """An action row as the domain's value."""
-    return Action(
-        kind=ActionKind(row.action),
-        pool=PoolName(row.pool),
-        gateway=row.gateway,
-        instance=None if row.instance is None else InstanceId(row.instance),
-        level=row.level,
-        seen=row.seen,
-        code=code,
-    )
-
-
-def _id(row: CycleRow) -> CycleId:
-    return CycleId(row.cluster, CycleKind(row.kind), row.seq)
-
-
-def _key(id_: ActionId) -> dict[str, Any]:
-    cycle = id_.decision.cycle
-    return {
-        "cluster": cycle.cluster,
-        "kind": str(cycle.kind),
-        "seq": cycle.seq,
-        "pool": id_.decision.pool,
-        "ordinal": id_.ordinal,
-    }
-
-
-def _policy_row(cluster: str, policies: Policies, at: float) -> PolicyVersionRow:
-    return PolicyVersionRow(
-        cluster=cluster,
-        content_hash=policies.version.content_hash,
-        git_commit=policies.version.commit,
-        codec=CODEC,
-        content=pack(policies),
-        first_seen_at=micros(at),
-    )
-
-
-def _codes(plan: Plan) -> set[str]:
-    explained = {decision.explanation.code for decision in plan.decisions.values()}
-    return explained | {action.code for each in plan.decisions.values() for action in each.actions}
-
-
-def _reason_ids(session: Session, codes: set[str]) -> dict[str, int]:
-    query = select(ReasonCodeRow.code, ReasonCodeRow.id).where(ReasonCodeRow.code.in_(codes))
-    known = dict(session.execute(query).all())
+def _code_ids(session: WriteSession, codes: set[str]) -> dict[str, int]:
+    query = select(ReasonCodeRow.code, ReasonCodeRow.code_id).where(ReasonCodeRow.code.in_(codes))
+    known = {code: id_ for code, id_ in session.execute(query)}  # noqa: C416 - rows are no pairs
     for code in sorted(codes - set(known)):
         row = ReasonCodeRow(code=code)
         session.add(row)
         session.flush()
-        known[code] = row.id
+        known[code] = row.code_id
     return known
 
 
-def _decision(
-    cycle: CycleRecord, pool: PoolName, decision: Decision, codes: Mapping[str, int]
-) -> DecisionRow:
-    explanation = decision.explanation
-    return DecisionRow(
-        cluster=cycle.cycle.cluster,
-        kind=cycle.cycle.kind,
-        seq=cycle.cycle.seq,
-        pool=pool,
-        decided_at=micros(cycle.started_at),
-        mode=decision.mode,
-        outcome=decision.outcome,
-        reason_id=codes[explanation.code],
-        size_before=explanation.before,
-        size_after=explanation.after,
-        fingerprint=fingerprint(decision),
-        decision=pack(decision),
-    )
-
-
-def fingerprint(decision: Decision) -> str:
-    """What makes two decisions "the same again" for a list: outcome, reason, sizes and actions,
-    without the figures that move with every sample."""
-    explanation: Explanation = decision.explanation
-    parts = [decision.outcome, explanation.code, str(explanation.before), str(explanation.after)]
-    parts += [f"{each.kind}:{each.gateway}:{each.instance}:{each.level}" for each in decision.actions]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _actions(cycle: CycleId, plan: Plan) -> list[tuple[ActionId, Action, Mode]]:
-    return [
-        (ActionId(DecisionId(cycle, pool), ordinal), action, decision.mode)
-        for pool, decision in plan.decisions.items()
-        for ordinal, action in enumerate(decision.actions)
-    ]
-
-
 def _hold(row: HoldRow) -> Hold:
-    return Hold(
-        pool=None if row.pool is None else PoolName(row.pool),
-        author=row.author,
-        reason=row.reason,
-        since=seconds(row.since),
-        until=None if row.until is None else seconds(row.until),
-    )
+    return Hold(PoolName(row.pool) if row.pool else None, row.author, row.reason, row.since, row.until)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,13 +12,17 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, inspect, text
 
 from controlplane.adapters.sql.engine import translated
-from controlplane.ports import InvalidConfig
+from controlplane.ports import InvalidConfig, Unavailable
 
 ADVISORY_LOCK = 7_265_742
 """PostgreSQL: two deployers take turns. On SQLite the write lock does the same."""
+
+
+class BrokenMigration(Exception):
+    """A migration leaves the data in a state that it must not be in."""
 
 
 def scripts() -> Path:
@@ -42,22 +48,22 @@ def current(engine: Engine) -> str | None:
 def migrate(engine: Engine, revision: str = "head") -> None:
     """Upgrade to `revision`. Raises InvalidConfig for a newer database, else Unavailable."""
     _require_known(engine)
-    with translated(), engine.execution_options(write=True).begin() as connection:
-        _take_turns(connection)
+    with _migrating(engine) as connection:
         command.upgrade(_config(connection), revision)
 
 
 def downgrade(engine: Engine, revision: str) -> None:
     """Go back to `revision`; what it does not know is lost. Raises as `migrate`."""
     _require_known(engine)
-    with translated(), engine.execution_options(write=True).begin() as connection:
-        _take_turns(connection)
+    with _migrating(engine) as connection:
         command.downgrade(_config(connection), revision)
 
 
 def require_head(engine: Engine) -> None:
     """Refuse to read a database of another version. Raises InvalidConfig or Unavailable."""
     found, needed = current(engine) or "none", head()
+    if found != "none":
+        _require_known(engine)
     if found != needed:
         raise InvalidConfig(
             [f"the database is at revision {found}, this version needs {needed}: `trimtab db upgrade`"]
@@ -67,6 +73,7 @@ def require_head(engine: Engine) -> None:
 def _require_known(engine: Engine) -> None:
     found = current(engine)
     if found is None:
+        _require_ours(engine)
         return
     try:
         ScriptDirectory(str(scripts())).get_revision(found)
@@ -76,9 +83,27 @@ def _require_known(engine: Engine) -> None:
         ) from None
 
 
-def _take_turns(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
+def _require_ours(engine: Engine) -> None:
+    """A database with tables and without a revision belongs to somebody else."""
+    with translated(), engine.connect() as connection:
+        tables = set(inspect(connection).get_table_names()) - {"alembic_version"}
+    if tables:
+        named = ", ".join(sorted(tables)[:3])
+        raise InvalidConfig([f"the database holds somebody else's tables ({named}): name another one"])
+
+
+@contextmanager
+def _migrating(engine: Engine) -> Iterator[Connection]:
+    """One transaction for all of it. SQLite's foreign keys are checked at its end (`env.py`) and not
+    meanwhile: a table is changed by building it anew, and dropping the old one would cascade."""
+    chosen = engine.execution_options(write=True, foreign_keys=False)
+    try:
+        with translated(), chosen.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
+            yield connection
+    except (CommandError, BrokenMigration) as error:
+        raise Unavailable(f"the migration failed, and nothing changed: {error}") from error
 
 
 def _config(connection: Connection) -> Config:

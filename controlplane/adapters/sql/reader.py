@@ -5,54 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Engine, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Engine, func, select
 
-from controlplane.adapters.sql.codec import micros, seconds, unpack
+from controlplane import forms
+from controlplane.adapters.sql import listing
+from controlplane.adapters.sql.actions import action_id, action_of
+from controlplane.adapters.sql.codec import Damaged, unpack
 from controlplane.adapters.sql.engine import reading
-from controlplane.adapters.sql.ledger import action_id, action_of
+from controlplane.adapters.sql.listing import Filter, Listed
 from controlplane.adapters.sql.tables import (
     ActionEventRow,
     ActionRow,
     CycleRow,
     DecisionRow,
+    FrameRow,
     PolicyVersionRow,
     ReasonCodeRow,
     RunRow,
 )
 from controlplane.domain.forecast import Forecast
-from controlplane.domain.ids import ActionId, CycleId, CycleKind, DecisionId, PoolName
+from controlplane.domain.ids import ActionId, CycleId, DecisionId
 from controlplane.domain.observation import Observation
-from controlplane.domain.plan import Action, ActionState, Decision, Outcome, Plan
-from controlplane.domain.policy import Mode, Policies
+from controlplane.domain.plan import Action, ActionState, Plan
+from controlplane.domain.policy import Policies
 from controlplane.domain.state import State
 from controlplane.ports import Frame
 
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which decisions: None means any. `since` and `until` in epoch seconds."""
-
-    pool: str | None = None
-    kind: CycleKind | None = None
-    outcome: Outcome | None = None
-    code: str | None = None
-    since: float | None = None
-    until: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """One decision of a list. `repeats`: how many times in a row it was the same, itself included,
-    the oldest of them `first_at`. Instants in epoch seconds."""
-
-    id: DecisionId
-    at: float
-    mode: Mode
-    outcome: Outcome
-    code: str
-    decision: Decision
-    repeats: int = 1
-    first_at: float = 0.0
+__all__ = ["Done", "Filter", "Listed", "Reader", "Stored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,38 +72,47 @@ class Reader:
         """(cluster, run id, source, started at), newest first."""
         with reading(self._engine) as session:
             rows = session.scalars(select(RunRow).order_by(RunRow.started_at.desc()))
-            return [(row.cluster, row.run_id, row.source, seconds(row.started_at)) for row in rows]
+            return [(row.cluster, row.run_id, str(row.source), row.started_at) for row in rows]
 
-    def decisions(
-        self, chosen: Filter, limit: int, before: tuple[float, DecisionId] | None = None
-    ) -> Sequence[Listed]:
-        """Decisions, newest first. `before`: instant and id of the last one of the page before."""
-        query = _matching(chosen).order_by(
-            DecisionRow.decided_at.desc(), DecisionRow.kind, DecisionRow.seq.desc(), DecisionRow.pool
-        )
-        if before is not None:
-            query = query.where(_after(*before))
+    def decisions(self, chosen: Filter, limit: int, before: DecisionId | None = None) -> Sequence[Listed]:
+        """Every decision, newest first. `before`: the last one of the page before."""
         with reading(self._engine) as session:
-            return [_listed(row, code, codec) for row, code, codec in session.execute(query.limit(limit))]
+            return listing.decisions(session, chosen, limit, before)
+
+    def streaks(self, chosen: Filter, limit: int, before: DecisionId | None = None) -> Sequence[Listed]:
+        """Decisions with repeats folded, by when each streak began, newest first. `before`: the last
+        one of the page before, or any other of its streak, which may have grown since."""
+        with reading(self._engine) as session:
+            return listing.streaks(session, chosen, limit, before)
 
     def decision(self, id_: DecisionId) -> Listed | None:
         """One decision; None where there is none of that id."""
-        query = _joined().where(
-            DecisionRow.cluster == id_.cycle.cluster,
-            DecisionRow.kind == id_.cycle.kind,
-            DecisionRow.seq == id_.cycle.seq,
-            DecisionRow.pool == id_.pool,
+        with reading(self._engine) as session:
+            return listing.one(session, id_)
+
+    def nearest(self, id_: CycleId) -> CycleId | None:
+        """The cycle of the same cluster and kind whose number is nearest; None where there is none."""
+        query = (
+            select(CycleRow.seq)
+            .where(CycleRow.cluster == id_.cluster, CycleRow.kind == id_.kind)
+            .order_by(func.abs(CycleRow.seq - id_.seq))
+            .limit(1)
         )
         with reading(self._engine) as session:
-            found = session.execute(query).first()
-            return None if found is None else _listed(*found)
+            seq = session.scalar(query)
+        return None if seq is None else CycleId(id_.cluster, id_.kind, seq)
+
+    def pools(self, id_: CycleId) -> Sequence[str]:
+        """The pools that a cycle decided for."""
+        with reading(self._engine) as session:
+            return [row.id.pool for row in listing.of(session, id_)]
 
     def actions(self, id_: DecisionId) -> Sequence[Done]:
         """A decision's actions in order, each with its history."""
         cycle = id_.cycle
         query = (
             select(ActionRow, ReasonCodeRow.code)
-            .join(ReasonCodeRow, ActionRow.reason_id == ReasonCodeRow.id)
+            .join(ReasonCodeRow, ActionRow.code_id == ReasonCodeRow.code_id)
             .where(
                 ActionRow.cluster == cycle.cluster,
                 ActionRow.kind == cycle.kind,
@@ -133,28 +121,34 @@ class Reader:
             )
             .order_by(ActionRow.ordinal)
         )
-        events = select(ActionEventRow).where(
-            ActionEventRow.cluster == cycle.cluster,
-            ActionEventRow.kind == cycle.kind,
-            ActionEventRow.seq == cycle.seq,
-            ActionEventRow.pool == id_.pool,
+        history = (
+            select(ActionEventRow)
+            .where(
+                ActionEventRow.cluster == cycle.cluster,
+                ActionEventRow.kind == cycle.kind,
+                ActionEventRow.seq == cycle.seq,
+                ActionEventRow.pool == id_.pool,
+            )
+            .order_by(ActionEventRow.ordinal, ActionEventRow.n)
         )
         with reading(self._engine) as session:
-            history: dict[int, list[tuple[float, ActionState, str]]] = {}
-            for event in session.scalars(events.order_by(ActionEventRow.id)):
-                history.setdefault(event.ordinal, []).append(
-                    (seconds(event.at), ActionState(event.state), event.detail)
-                )
-            return [_done(row, code, history.get(row.ordinal, [])) for row, code in session.execute(query)]
+            events = session.scalars(history).all()
+            return [_done(row, code, events) for row, code in session.execute(query)]
 
     def cycle(self, id_: CycleId) -> Stored | None:
-        """One cycle's frame; None where there is none of that id."""
+        """All that a cycle was given and the state after it; None where there is none of that id.
+
+        Raises Damaged where its inputs are no longer kept.
+        """
         with reading(self._engine) as session:
-            row = session.get(CycleRow, (id_.cluster, str(id_.kind), id_.seq))
+            row = session.get(CycleRow, (id_.cluster, id_.kind, id_.seq))
             if row is None:
                 return None
-            policies = session.get_one(PolicyVersionRow, (row.cluster, row.policies_hash))
-            return _stored(row, unpack(Policies, policies.content, policies.codec, f"policies of {id_}"))
+            frame = session.get(FrameRow, (id_.cluster, id_.kind, id_.seq))
+            policies = session.get(PolicyVersionRow, (row.cluster, row.policies_hash))
+            if frame is None or policies is None:
+                raise Damaged(f"{id_}: its inputs are no longer kept")
+            return _stored(row, frame, unpack(Policies, policies.body, policies.codec, f"policies of {id_}"))
 
     def cycle_ids(self, run_id: str | None = None) -> Sequence[CycleId]:
         """All cycles in the order in which they ran, of one run or of all."""
@@ -164,7 +158,7 @@ class Reader:
         if run_id is not None:
             query = query.where(CycleRow.run_id == run_id)
         with reading(self._engine) as session:
-            return [CycleId(cluster, CycleKind(kind), seq) for cluster, kind, seq in session.execute(query)]
+            return [CycleId(cluster, kind, seq) for cluster, kind, seq in session.execute(query)]
 
     def cycles(self, run_id: str | None = None) -> Iterator[Stored]:
         """All cycles in the order in which they ran, one at a time."""
@@ -174,120 +168,48 @@ class Reader:
                 yield stored
 
     def plan(self, id_: CycleId, stored: Stored) -> Plan:
-        """The plan of a cycle, put together from its decisions."""
-        query = _joined().where(
-            DecisionRow.cluster == id_.cluster, DecisionRow.kind == id_.kind, DecisionRow.seq == id_.seq
-        )
+        """The plan of a cycle, put together from its decisions. Raises Damaged where it is not the
+        one that was recorded: somebody changed a row."""
         with reading(self._engine) as session:
-            rows = [_listed(*found) for found in session.execute(query)]
-        return Plan(id_.kind, stored.frame.policies.version, {row.id.pool: row.decision for row in rows})
+            rows = listing.of(session, id_)
+        plan = Plan(id_.kind, stored.frame.policies.version, {row.id.pool: row.decision for row in rows})
+        if forms.content_hash(plan) != stored.plan_hash:
+            raise Damaged(f"{id_}: its decisions are not those that were recorded (the hash differs)")
+        return plan
 
     def counts(self, run_id: str | None = None) -> dict[str, int]:
-        """Decisions by outcome, and actions by state as `action_<state>`."""
+        """Decisions by outcome, and actions by state as `action_<state>`. Reads every row."""
         with reading(self._engine) as session:
             outcomes = session.execute(
-                _of_run(select(DecisionRow.outcome, func.count()), DecisionRow, run_id).group_by(
-                    DecisionRow.outcome
-                )
+                select(DecisionRow.outcome, func.count())
+                .where(*_of_run(DecisionRow, run_id))
+                .group_by(DecisionRow.outcome)
             )
             states = session.execute(
-                _of_run(select(ActionRow.state, func.count()), ActionRow, run_id).group_by(ActionRow.state)
+                select(ActionRow.state, func.count())
+                .where(*_of_run(ActionRow, run_id))
+                .group_by(ActionRow.state)
             )
-            return dict(outcomes.all()) | {f"action_{word}": count for word, count in states}
+            counted = {str(outcome): count for outcome, count in outcomes}
+            return counted | {f"action_{state}": count for state, count in states}
 
 
-def folded(rows: Sequence[Listed]) -> list[Listed]:
-    """Rows (newest first) with runs of "the same again" of one pool and kind as one row."""
-    kept: list[Listed] = []
-    newest: dict[tuple[str, CycleKind], int] = {}
-    for row in rows:
-        key = (row.id.pool, row.id.cycle.kind)
-        index = newest.get(key)
-        last = None if index is None else kept[index]
-        if last is not None and index is not None and _same(last, row):
-            kept[index] = _with(last, row)
-        else:
-            newest[key] = len(kept)
-            kept.append(row)
-    return kept
+def _done(row: ActionRow, code: str, events: Sequence[ActionEventRow]) -> Done:
+    mine = tuple((each.at, each.state, each.reason) for each in events if each.ordinal == row.ordinal)
+    return Done(action_id(row), action_of(row, code), row.state, row.reason, mine)
 
 
-def _same(one: Listed, other: Listed) -> bool:
-    quiet = one.outcome is not Outcome.CHANGE
-    return quiet and (one.outcome, one.code, one.mode) == (other.outcome, other.code, other.mode)
-
-
-def _with(row: Listed, older: Listed) -> Listed:
-    return Listed(
-        row.id, row.at, row.mode, row.outcome, row.code, row.decision, row.repeats + 1, older.first_at
-    )
-
-
-def _joined() -> Select[DecisionRow, str, int]:
-    on_cycle = and_(
-        DecisionRow.cluster == CycleRow.cluster,
-        DecisionRow.kind == CycleRow.kind,
-        DecisionRow.seq == CycleRow.seq,
-    )
-    return (
-        select(DecisionRow, ReasonCodeRow.code, CycleRow.codec)
-        .join(ReasonCodeRow, DecisionRow.reason_id == ReasonCodeRow.id)
-        .join(CycleRow, on_cycle)
-    )
-
-
-def _matching(chosen: Filter) -> Select[DecisionRow, str, int]:
-    query = _joined()
-    wanted = (
-        (chosen.pool, DecisionRow.pool == chosen.pool),
-        (chosen.kind, DecisionRow.kind == chosen.kind),
-        (chosen.outcome, DecisionRow.outcome == chosen.outcome),
-        (chosen.code, ReasonCodeRow.code == chosen.code),
-        (chosen.since, DecisionRow.decided_at >= micros(chosen.since or 0.0)),
-        (chosen.until, DecisionRow.decided_at < micros(chosen.until or 0.0)),
-    )
-    return query.where(*[condition for value, condition in wanted if value is not None])
-
-
-def _after(at: float, id_: DecisionId) -> ColumnElement[bool]:
-    stamp = micros(at)
-    same = DecisionRow.decided_at == stamp
-    kind, seq, pool = str(id_.cycle.kind), id_.cycle.seq, id_.pool
-    return or_(
-        DecisionRow.decided_at < stamp,
-        and_(same, DecisionRow.kind > kind),
-        and_(same, DecisionRow.kind == kind, DecisionRow.seq < seq),
-        and_(same, DecisionRow.kind == kind, DecisionRow.seq == seq, DecisionRow.pool > pool),
-    )
-
-
-def _listed(row: DecisionRow, code: str, codec: int) -> Listed:
-    id_ = DecisionId(CycleId(row.cluster, CycleKind(row.kind), row.seq), PoolName(row.pool))
-    decision = unpack(Decision, row.decision, codec, f"decision {id_}")
-    at = seconds(row.decided_at)
-    return Listed(id_, at, Mode(row.mode), Outcome(row.outcome), code, decision, first_at=at)
-
-
-def _done(row: ActionRow, code: str, events: list[tuple[float, ActionState, str]]) -> Done:
-    return Done(action_id(row), action_of(row, code), ActionState(row.state), row.detail, tuple(events))
-
-
-def _stored(row: CycleRow, policies: Policies) -> Stored:
-    id_ = CycleId(row.cluster, CycleKind(row.kind), row.seq)
+def _stored(row: CycleRow, inputs: FrameRow, policies: Policies) -> Stored:
+    id_ = CycleId(row.cluster, row.kind, row.seq)
     frame = Frame(
-        observation=unpack(Observation, row.observation, row.codec, f"observation of {id_}"),
+        observation=unpack(Observation, inputs.observation, inputs.codec, f"observation of {id_}"),
         policies=policies,
-        state=unpack(State, row.state_before, row.codec, f"state of {id_}"),
-        forecast=unpack(Forecast, row.forecast, row.codec, f"forecast of {id_}"),
+        state=unpack(State, inputs.state, inputs.codec, f"state of {id_}"),
+        forecast=unpack(Forecast, inputs.forecast, inputs.codec, f"forecast of {id_}"),
     )
-    after = unpack(State, row.state_after, row.codec, f"next state of {id_}")
-    return Stored(id_, seconds(row.started_at), row.run_id, row.code_version, frame, after, row.plan_hash)
+    after = unpack(State, inputs.next_state, inputs.codec, f"next state of {id_}")
+    return Stored(id_, row.started_at, row.run_id, row.code_version, frame, after, row.plan_hash)
 
 
-def _of_run(
-    query: Select[str, int], table: type[DecisionRow | ActionRow], run_id: str | None
-) -> Select[str, int]:
-    if run_id is None:
-        return query
-    on_cycle = and_(table.cluster == CycleRow.cluster, table.kind == CycleRow.kind, table.seq == CycleRow.seq)
-    return query.join(CycleRow, on_cycle).where(CycleRow.run_id == run_id)
+def _of_run(table: type[DecisionRow | ActionRow], run_id: str | None) -> list[ColumnElement[bool]]:
+    return [] if run_id is None else [table.run_id == run_id]

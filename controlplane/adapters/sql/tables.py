@@ -1,166 +1,294 @@
-"""The record's tables. `cluster` is the first column of every key; times are UTC microseconds.
+"""The record's tables, typed. `migrations/` creates them; a test holds both to be equal.
 
-The schema a database really has comes from `migrations/`; a test holds the two together.
+`cluster` is the first column of every key, except for vocabularies (reason codes, states and
+moves of actions), which are the same words everywhere. Instants are UTC integer microseconds.
+Every body is compressed canonical JSON with its codec's number beside it (`codec.py`).
+
+Not here yet: the double-entry table of loans, and demand history at 10 s.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Any
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
-    CheckConstraint,
+    Enum,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
     Integer,
     LargeBinary,
     MetaData,
-    String,
     Text,
+    UniqueConstraint,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from controlplane.domain.ids import CycleKind
+from controlplane.adapters.sql.codec import Instant
+from controlplane.domain.ids import CycleKind, Source
 from controlplane.domain.plan import ActionKind, ActionState, Outcome
 from controlplane.domain.policy import Mode
 
-SOURCES = ("live", "backfill", "backtest", "demo")
-
-Name = Annotated[str, mapped_column(String(63))]
-Word = Annotated[str, mapped_column(String(32))]
-Id = Annotated[str, mapped_column(String(253))]
-Micros = Annotated[int, mapped_column(BigInteger)]
-Packed = Annotated[bytes, mapped_column(LargeBinary)]
+WORD_LENGTH = 16
 
 
-def one_of(column: str, values: object) -> CheckConstraint:
-    """A check that `column` holds one of an enum's values."""
-    words = ", ".join(f"'{value}'" for value in values)  # type: ignore[attr-defined]
-    return CheckConstraint(f"{column} IN ({words})", name=f"known_{column}")
+def _word(words: type[StrEnum], name: str, *, closed: bool = True) -> Enum:
+    """A column of words, stored as text. `closed`: the database itself refuses any other word."""
+    return Enum(
+        words,
+        name=name,
+        native_enum=False,
+        create_constraint=closed,
+        length=WORD_LENGTH,
+        values_callable=lambda members: [member.value for member in members],
+    )
+
+
+Moment = Annotated[float, mapped_column(Instant)]
+Key = Annotated[str, mapped_column(Text, primary_key=True)]
+Seq = Annotated[int, mapped_column(BigInteger, primary_key=True, autoincrement=False)]
+KindKey = Annotated[CycleKind, mapped_column(_word(CycleKind, "kind"), primary_key=True)]
 
 
 class Base(DeclarativeBase):
-    """Names of constraints are derived, so that a migration can find them on both databases."""
+    """All tables, with constraint names that every database agrees on."""
 
     metadata = MetaData(
         naming_convention={
-            "ix": "ix_%(table_name)s_%(column_0_name)s",
-            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
             "ck": "ck_%(table_name)s_%(constraint_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
             "pk": "pk_%(table_name)s",
         }
     )
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it as declared
+        str: Text,
+        int: BigInteger,
+        bytes: LargeBinary,
+        dict[str, Any]: JSON,
+        Source: _word(Source, "source"),
+        Mode: _word(Mode, "mode"),
+        Outcome: _word(Outcome, "outcome"),
+        CycleKind: _word(CycleKind, "kind"),
+        ActionKind: _word(ActionKind, "action_kind", closed=False),
+        ActionState: _word(ActionState, "state", closed=False),
+    }
 
 
-class RunRow(Base):
-    """Who wrote: one start of a controller, one backfill, one backtest, one demonstration."""
-
-    __tablename__ = "runs"
-    __table_args__ = (one_of("source", SOURCES),)
-
-    cluster: Mapped[Name] = mapped_column(primary_key=True)
-    run_id: Mapped[Name] = mapped_column(primary_key=True)
-    source: Mapped[Word]
-    started_at: Mapped[Micros]
-    code_version: Mapped[Word]
-
-
-class PolicyVersionRow(Base):
-    """Policies and profiles as they were in force, each content once."""
-
-    __tablename__ = "policy_versions"
-
-    cluster: Mapped[Name] = mapped_column(primary_key=True)
-    content_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
-    git_commit: Mapped[str] = mapped_column(String(80))
-    codec: Mapped[int]
-    content: Mapped[Packed]
-    first_seen_at: Mapped[Micros]
-
-
-class CycleRow(Base):
-    """One cycle: all that `decide` was given, the plan's hash, and the state after it.
-
-    `observation`, `state_before`, `state_after`, `forecast`: packed forms (see `codec.py`).
-    """
-
-    __tablename__ = "cycles"
-    __table_args__ = (
-        ForeignKeyConstraint(["cluster", "run_id"], ["runs.cluster", "runs.run_id"]),
-        ForeignKeyConstraint(
-            ["cluster", "policies_hash"], ["policy_versions.cluster", "policy_versions.content_hash"]
-        ),
-        one_of("kind", CycleKind),
-        Index("ix_cycles_started", "cluster", "started_at"),
+def _run_of() -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(
+        ["cluster", "run_id", "source"], ["runs.cluster", "runs.run_id", "runs.source"]
     )
 
-    cluster: Mapped[Name] = mapped_column(primary_key=True)
-    kind: Mapped[Word] = mapped_column(primary_key=True)
-    seq: Mapped[int] = mapped_column(BigInteger, primary_key=True)
-    run_id: Mapped[Name]
-    started_at: Mapped[Micros]
-    duration_us: Mapped[Micros]
-    code_version: Mapped[Word]
-    lease_token: Mapped[int] = mapped_column(BigInteger)
-    codec: Mapped[int]
-    policies_hash: Mapped[str] = mapped_column(String(64))
-    plan_hash: Mapped[str] = mapped_column(String(64))
-    observation: Mapped[Packed]
-    state_before: Mapped[Packed]
-    state_after: Mapped[Packed]
-    forecast: Mapped[Packed]
+
+def _policies_of() -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(
+        ["cluster", "policies_hash"], ["policy_versions.cluster", "policy_versions.policies_hash"]
+    )
+
+
+def _cycle_of() -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(
+        ["cluster", "kind", "seq"], ["cycles.cluster", "cycles.kind", "cycles.seq"], ondelete="CASCADE"
+    )
 
 
 class ReasonCodeRow(Base):
-    """Reason codes by number: lists filter by them, so they stand in a table of their own."""
+    """Vocabulary: reason codes, so that lists filter by a number and not by text."""
 
     __tablename__ = "reason_codes"
+    code_id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    code: Mapped[str] = mapped_column(unique=True)
 
-    id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
-    code: Mapped[str] = mapped_column(String(64), unique=True)
+
+class ActionStateRow(Base):
+    """Vocabulary: the states of an action. `first`: an action may be born in it."""
+
+    __tablename__ = "action_states"
+    state: Mapped[ActionState] = mapped_column(primary_key=True)
+    first: Mapped[bool]
+
+
+class ActionMoveRow(Base):
+    """Vocabulary: which state may follow which. A trigger on `actions` reads it."""
+
+    __tablename__ = "action_moves"
+    before: Mapped[ActionState] = mapped_column(ForeignKey("action_states.state"), primary_key=True)
+    after: Mapped[ActionState] = mapped_column(ForeignKey("action_states.state"), primary_key=True)
+
+
+class RunRow(Base):
+    """One life of a controller, or one backfill or backtest."""
+
+    __tablename__ = "runs"
+    __table_args__ = (UniqueConstraint("cluster", "run_id", "source"),)
+    cluster: Mapped[Key]
+    run_id: Mapped[Key]
+    source: Mapped[Source]
+    code_version: Mapped[str]
+    started_at: Mapped[Moment]
+
+
+class SequenceRow(Base):
+    """The last number given to a cycle. A table of its own: numbers stay unique after pruning."""
+
+    __tablename__ = "sequences"
+    cluster: Mapped[Key]
+    kind: Mapped[KindKey]
+    last_seq: Mapped[int]
+
+
+class PolicyVersionRow(Base):
+    """Policies with the profiles they name, stored once. `policies_hash`: of the whole content."""
+
+    __tablename__ = "policy_versions"
+    cluster: Mapped[Key]
+    policies_hash: Mapped[Key]
+    content_hash: Mapped[str]
+    git_commit: Mapped[str]
+    first_seen_at: Mapped[Moment]
+    codec: Mapped[int]
+    body: Mapped[bytes]
+
+
+class CycleRow(Base):
+    """One pass of the loop. `observed_at`: the instant it decided about; `duration_s`: how long
+    observing and deciding took. The hashes are of the plan's and next state's canonical text."""
+
+    __tablename__ = "cycles"
+    __table_args__ = (
+        _run_of(),
+        _policies_of(),
+        Index(None, "cluster", "run_id", "kind", "seq"),
+        Index(None, "cluster", "observed_at"),
+    )
+    cluster: Mapped[Key]
+    kind: Mapped[KindKey]
+    seq: Mapped[Seq]
+    run_id: Mapped[str]
+    source: Mapped[Source]
+    observed_at: Mapped[Moment]
+    started_at: Mapped[Moment]
+    duration_s: Mapped[float]
+    code_version: Mapped[str]
+    lease_token: Mapped[int]
+    policies_hash: Mapped[str]
+    plan_hash: Mapped[str]
+    next_state_hash: Mapped[str]
+
+
+class FrameRow(Base):
+    """A cycle's inputs and next state. Apart from `cycles`: it is large, and kept for less long."""
+
+    __tablename__ = "frames"
+    __table_args__ = (_cycle_of(),)
+    cluster: Mapped[Key]
+    kind: Mapped[KindKey]
+    seq: Mapped[Seq]
+    codec: Mapped[int]
+    observation: Mapped[bytes]
+    state: Mapped[bytes]
+    forecast: Mapped[bytes]
+    next_state: Mapped[bytes]
+
+
+class MemoryRow(Base):
+    """The last next state, in a table of its own: pruning must never forget a cooldown.
+
+    `scope`: see `scope.py`.
+    """
+
+    __tablename__ = "memory"
+    cluster: Mapped[Key]
+    scope: Mapped[Key]
+    kind: Mapped[CycleKind]
+    seq: Mapped[int]
+    codec: Mapped[int]
+    state: Mapped[bytes]
+
+
+class StreakRow(Base):
+    """Consecutive decisions of a pool that say the same, folded: lists show changes, not ticks.
+
+    `fingerprint`: what makes two decisions the same (`streaks.py`).
+    """
+
+    __tablename__ = "streaks"
+    __table_args__ = (
+        _run_of(),
+        Index(None, "cluster", "first_at"),
+        Index(None, "cluster", "pool", "first_at"),
+        Index(None, "cluster", "code_id", "first_at"),
+        Index(None, "cluster", "outcome", "first_at"),
+    )
+    cluster: Mapped[Key]
+    kind: Mapped[KindKey]
+    pool: Mapped[Key]
+    first_seq: Mapped[Seq]
+    run_id: Mapped[str]
+    source: Mapped[Source]
+    first_at: Mapped[Moment]
+    last_seq: Mapped[int]
+    last_at: Mapped[Moment]
+    count: Mapped[int]
+    outcome: Mapped[Outcome]
+    code_id: Mapped[int] = mapped_column(Integer, ForeignKey("reason_codes.code_id"))
+    fingerprint: Mapped[str]
 
 
 class DecisionRow(Base):
-    """A cycle's answer for one pool. `decision`: its packed form, explanation included.
+    """A cycle's answer for one pool. `body`: the whole decision with its explanation.
 
-    `expected`, `grade`, `alternatives`: filled when decisions are graded.
+    Filled in later, and empty until then: `expected` (effect), `alternatives` (rejected, and
+    why), `approved_by`, `grade` with its details.
     """
 
     __tablename__ = "decisions"
     __table_args__ = (
+        _cycle_of(),
+        _run_of(),
+        _policies_of(),
         ForeignKeyConstraint(
-            ["cluster", "kind", "seq"], ["cycles.cluster", "cycles.kind", "cycles.seq"], ondelete="CASCADE"
+            ["cluster", "kind", "pool", "streak_seq"],
+            ["streaks.cluster", "streaks.kind", "streaks.pool", "streaks.first_seq"],
         ),
-        one_of("kind", CycleKind),
-        one_of("mode", Mode),
-        one_of("outcome", Outcome),
-        Index("ix_decisions_time", "cluster", "decided_at"),
-        Index("ix_decisions_pool", "cluster", "pool", "decided_at"),
-        Index("ix_decisions_reason", "cluster", "reason_id", "decided_at"),
+        Index(None, "cluster", "kind", "pool", "streak_seq"),
+        Index(None, "cluster", "decided_at"),
+        Index(None, "cluster", "pool", "decided_at"),
+        Index(None, "cluster", "code_id", "decided_at"),
+        Index(None, "cluster", "outcome", "decided_at"),
     )
-
-    cluster: Mapped[Name] = mapped_column(primary_key=True)
-    kind: Mapped[Word] = mapped_column(primary_key=True)
-    seq: Mapped[int] = mapped_column(BigInteger, primary_key=True)
-    pool: Mapped[Name] = mapped_column(primary_key=True)
-    decided_at: Mapped[Micros]
-    mode: Mapped[Word]
-    outcome: Mapped[Word]
-    reason_id: Mapped[int] = mapped_column(ForeignKey("reason_codes.id"))
-    size_before: Mapped[float | None]
-    size_after: Mapped[float | None]
-    fingerprint: Mapped[str] = mapped_column(String(64))
-    decision: Mapped[Packed]
-    expected: Mapped[str | None] = mapped_column(Text)
-    grade: Mapped[str | None] = mapped_column(String(32))
-    alternatives: Mapped[str | None] = mapped_column(Text)
-    approved_by: Mapped[str | None] = mapped_column(String(253))
+    cluster: Mapped[Key]
+    kind: Mapped[KindKey]
+    seq: Mapped[Seq]
+    pool: Mapped[Key]
+    run_id: Mapped[str]
+    source: Mapped[Source]
+    decided_at: Mapped[Moment]
+    mode: Mapped[Mode]
+    outcome: Mapped[Outcome]
+    code_id: Mapped[int] = mapped_column(Integer, ForeignKey("reason_codes.code_id"))
+    policies_hash: Mapped[str]
+    streak_seq: Mapped[int]
+    codec: Mapped[int]
+    body: Mapped[bytes]
+    expected: Mapped[dict[str, Any] | None]
+    alternatives: Mapped[dict[str, Any] | None]
+    approved_by: Mapped[str | None]
+    grade: Mapped[str | None]
+    graded_at: Mapped[Moment | None]
+    grade_detail: Mapped[dict[str, Any] | None]
 
 
 class ActionRow(Base):
-    """One level for one target, and what became of it."""
+    """One level for one target, and how far it came. `reason`: why it is in this state.
+
+    `target` says what the level is a level of (`lifecycle.target`).
+    """
 
     __tablename__ = "actions"
     __table_args__ = (
@@ -169,90 +297,102 @@ class ActionRow(Base):
             ["decisions.cluster", "decisions.kind", "decisions.seq", "decisions.pool"],
             ondelete="CASCADE",
         ),
-        one_of("action", ActionKind),
-        one_of("state", ActionState),
-        Index("ix_actions_state", "cluster", "state"),
+        _run_of(),
+        Index(None, "cluster", "state", "target"),
+        Index(None, "cluster", "target", "changed_at"),
     )
-
-    cluster: Mapped[Name] = mapped_column(primary_key=True)
-    kind: Mapped[Word] = mapped_column(primary_key=True)
-    seq: Mapped[int] = mapped_column(BigInteger, primary_key=True)
-    pool: Mapped[Name] = mapped_column(primary_key=True)
-    ordinal: Mapped[int] = mapped_column(primary_key=True)
-    action: Mapped[Word]
-    gateway: Mapped[str] = mapped_column(String(253))
-    instance: Mapped[str | None] = mapped_column(String(253))
+    cluster: Mapped[Key]
+    kind: Mapped[KindKey]
+    seq: Mapped[Seq]
+    pool: Mapped[Key]
+    ordinal: Mapped[Seq]
+    run_id: Mapped[str]
+    source: Mapped[Source]
+    action_kind: Mapped[ActionKind]
+    gateway: Mapped[str]
+    instance: Mapped[str | None]
+    target: Mapped[str]
     level: Mapped[int]
     seen: Mapped[int | None]
-    reason_id: Mapped[int] = mapped_column(ForeignKey("reason_codes.id"))
-    state: Mapped[Word]
-    detail: Mapped[str] = mapped_column(Text)
-    changed_at: Mapped[Micros]
+    code_id: Mapped[int] = mapped_column(Integer, ForeignKey("reason_codes.code_id"))
+    state: Mapped[ActionState] = mapped_column(ForeignKey("action_states.state"))
+    reason: Mapped[str]
+    changed_at: Mapped[Moment]
 
 
 class ActionEventRow(Base):
-    """Every change of an action's state. Append-only: a trigger refuses update and delete."""
+    """Every state an action has been in, `n` from 0. Append only: triggers refuse updates, and
+    deleting one whose action still stands (retention removes both)."""
 
     __tablename__ = "action_events"
-    __table_args__ = (Index("ix_action_events_action", "cluster", "kind", "seq", "pool", "ordinal"),)
-
-    id: Mapped[int] = mapped_column(
-        BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["cluster", "kind", "seq", "pool", "ordinal"],
+            ["actions.cluster", "actions.kind", "actions.seq", "actions.pool", "actions.ordinal"],
+            ondelete="CASCADE",
+        ),
     )
-    cluster: Mapped[Name]
-    kind: Mapped[Word]
-    seq: Mapped[int] = mapped_column(BigInteger)
-    pool: Mapped[Name]
-    ordinal: Mapped[int]
-    at: Mapped[Micros]
-    state: Mapped[Word]
-    detail: Mapped[str] = mapped_column(Text)
+    cluster: Mapped[Key]
+    kind: Mapped[KindKey]
+    seq: Mapped[Seq]
+    pool: Mapped[Key]
+    ordinal: Mapped[Seq]
+    n: Mapped[Seq]
+    at: Mapped[Moment]
+    state: Mapped[ActionState] = mapped_column(ForeignKey("action_states.state"))
+    reason: Mapped[str]
 
 
 class LeaseRow(Base):
-    """Who may act. `expires_at` by the database's clock; `token` grows with every new holder."""
+    """Who may act. `token` grows with every new holder. `expires_at` by the database's clock; NULL
+    on SQLite, where the kernel's lock on a file ends with its holder."""
 
     __tablename__ = "leases"
+    cluster: Mapped[Key]
+    name: Mapped[Key]
+    holder: Mapped[str]
+    token: Mapped[int]
+    expires_at: Mapped[Moment | None]
 
-    cluster: Mapped[Name] = mapped_column(primary_key=True)
-    holder: Mapped[str] = mapped_column(String(253))
-    token: Mapped[int] = mapped_column(BigInteger)
-    expires_at: Mapped[Micros]
+
+class HoldEffect(StrEnum):
+    """What a person's word does: nothing may change, or a number is pinned."""
+
+    HOLD = "hold"
+    PIN_INSTANCES = "pin_instances"
+    PIN_WEIGHT = "pin_weight"
 
 
 class HoldRow(Base):
-    """A person's hold on a pool (None: the fleet), until it expires or is lifted."""
+    """A hold or an override. `pool` empty: the whole fleet. `instance`, `level`: for pins."""
 
     __tablename__ = "holds"
-    __table_args__ = (Index("ix_holds_open", "cluster", "lifted_at"),)
-
-    id: Mapped[int] = mapped_column(
-        BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
-    )
-    cluster: Mapped[Name]
-    pool: Mapped[str | None] = mapped_column(String(63))
-    author: Mapped[str] = mapped_column(String(253))
-    reason: Mapped[str] = mapped_column(Text)
-    since: Mapped[Micros]
-    until: Mapped[int | None] = mapped_column(BigInteger)
-    lifted_at: Mapped[int | None] = mapped_column(BigInteger)
+    __table_args__ = (Index(None, "cluster", "lifted_at"),)
+    cluster: Mapped[Key]
+    hold_id: Mapped[Key]
+    effect: Mapped[HoldEffect] = mapped_column(_word(HoldEffect, "effect"))
+    pool: Mapped[str]
+    instance: Mapped[str | None]
+    level: Mapped[int | None]
+    author: Mapped[str]
+    reason: Mapped[str]
+    since: Mapped[Moment]
+    until: Mapped[Moment | None]
+    lifted_at: Mapped[Moment | None]
 
 
 class ActRow(Base):
-    """What people did. Append-only: a trigger refuses update and delete."""
+    """What people did. Append only: triggers refuse update, delete and replacement."""
 
     __tablename__ = "acts"
-    __table_args__ = (Index("ix_acts_at", "cluster", "at"),)
-
-    id: Mapped[int] = mapped_column(
-        BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
-    )
-    cluster: Mapped[Name]
-    at: Mapped[Micros]
-    author: Mapped[str] = mapped_column(String(253))
-    act: Mapped[Word]
-    subject: Mapped[Id]
-    detail: Mapped[str] = mapped_column(Text)
-
-
-APPEND_ONLY = (ActionEventRow.__tablename__, ActRow.__tablename__)
+    __table_args__ = (Index(None, "cluster", "at"),)
+    cluster: Mapped[Key]
+    act_id: Mapped[Key]
+    at: Mapped[Moment]
+    source: Mapped[Source]
+    run_id: Mapped[str | None]
+    author: Mapped[str]
+    act: Mapped[str]
+    subject: Mapped[str]
+    reason: Mapped[str]
+    detail: Mapped[dict[str, Any] | None]

@@ -1,189 +1,294 @@
-"""The ledger: one transaction before anything is touched, and outcomes that are written once."""
+"""The ledger: record before act, in one transaction, and everything found again afterwards."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from sqlalchemy import text
+from sqlalchemy import event
 
-from controlplane.adapters.sql.engine import reading, writing
+from controlplane.adapters.sql.ledger import SqlLedger
 from controlplane.adapters.sql.open import Record, open_record
-from controlplane.adapters.sql.tables import HoldRow
-from controlplane.domain.ids import ActionId, CycleKind, DecisionId
-from controlplane.domain.plan import ActionState
+from controlplane.adapters.sql.scope import Run
+from controlplane.domain.ids import CycleKind, DecisionId, PoolName, Source
+from controlplane.domain.lifecycle import BORN
+from controlplane.domain.plan import Action, ActionKind, ActionState, Plan
 from controlplane.domain.policy import Mode
-from controlplane.ports import Unavailable
-from tests.adapters.sql.history import POOL, cycle_record, observed, write
-from tests.builders import NOW, policies, pool_policy, steady_pool
+from controlplane.domain.state import PoolState, State
+from controlplane.ports import Conflict, Unavailable
+from tests.adapters.sql.conftest import Rows, Sql
+from tests.adapters.sql.records import answer, cycle_id, decided, made, slow_instance, weight
+from tests.builders import NOW, policies
 
-TABLES = ("cycles", "decisions", "actions", "action_events", "policy_versions", "reason_codes")
-
-
-def rows(record: Record) -> dict[str, int]:
-    with reading(record.engine) as session:
-        return {each: session.scalar(text(f"SELECT count(*) FROM {each}")) or 0 for each in TABLES}  # noqa: S608
+CHAT = DecisionId(cycle_id(), PoolName("chat-8b"))
+TABLES = ("cycles", "frames", "memory", "decisions", "streaks", "actions", "action_events", "reason_codes")
 
 
-def states(record: Record, id_: DecisionId) -> list[ActionState]:
-    return [done.state for done in record.reader.actions(id_)]
+def states(record: Record, id_: DecisionId = CHAT) -> list[ActionState]:
+    return [each.state for each in record.reader.actions(id_)]
 
 
-def test_what_is_recorded_reads_back_as_it_was(record: Record) -> None:
-    told = cycle_record(1, observed(CycleKind.WEIGHTS, NOW))
-    record.ledger.record(told)
-    stored = record.reader.cycle(told.cycle)
-    assert stored is not None
-    assert stored.frame == told.frame
-    assert stored.next_state == told.next_state
-    assert record.reader.plan(told.cycle, stored) == told.plan
-    assert record.ledger.last_state() == told.next_state
+@pytest.mark.parametrize("mode", Mode)
+def test_only_actions_of_pools_in_auto_may_be_carried_out(record: Record, mode: Mode) -> None:
+    runnable = record.ledger.record(made(answer(weight(), mode=mode)))
+    assert states(record) == [BORN[mode]]
+    assert [action for _, action in runnable] == ([weight()] if mode is Mode.AUTO else [])
 
 
-@given(running=st.lists(st.floats(0.0, 60.0), min_size=1, max_size=6))
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_load_reads_back_equal(record: Record, running: list[float]) -> None:
-    seq = record.ledger.next_seq(CycleKind.CAPACITY)
-    told = cycle_record(seq, steady_pool(len(running), running, now=NOW + seq))
-    record.ledger.record(told)
-    stored = record.reader.cycle(told.cycle)
-    assert stored is not None
-    assert (stored.frame, stored.next_state) == (told.frame, told.next_state)
+def test_an_action_carries_its_decision_and_its_place_in_it(record: Record) -> None:
+    runnable = record.ledger.record(made(answer(weight(75), weight(90, "chat-8b-02"))))
+    assert [str(id_) for id_, _ in runnable] == ["demo:weights:1:chat-8b:0", "demo:weights:1:chat-8b:1"]
 
 
-def test_a_cycle_that_cannot_be_written_whole_is_not_written_at_all(record: Record) -> None:
-    before = rows(record)
-    told = cycle_record(1, observed(CycleKind.WEIGHTS, NOW))
-    with writing(record.engine) as session:
-        session.execute(
-            text(
-                "CREATE TRIGGER broken BEFORE INSERT ON action_events BEGIN SELECT RAISE(ABORT, 'disk'); END"
-            )
-        )
-    with pytest.raises(Unavailable, match="disk"):
-        record.ledger.record(told)
-    assert rows(record) == before
-    with writing(record.engine) as session:
-        session.execute(text("DROP TRIGGER broken"))
-    assert len(record.ledger.record(told)) == 4
-    assert rows(record)["cycles"] == 1
+def test_what_a_crash_left_between_record_and_settle_is_found_by_the_next_controller(url: str) -> None:
+    first = open_record(url, "demo")
+    runnable = first.ledger.record(made(answer(weight())))
+    first.lease.release()
+    first.close()
+    second = open_record(url, "demo")
+    assert second.ledger.unknown_actions() == runnable
+    second.ledger.settle({runnable[0][0]: (ActionState.APPLIED, "seen at 75 afterwards")}, NOW + 5)
+    assert second.ledger.unknown_actions() == []
+    second.lease.release()
+    second.close()
 
 
-def test_the_same_cycle_cannot_be_recorded_twice(record: Record) -> None:
-    told = cycle_record(1, observed(CycleKind.WEIGHTS, NOW))
-    record.ledger.record(told)
-    before = rows(record)
-    with pytest.raises(Unavailable):
-        record.ledger.record(told)
-    assert rows(record) == before
+def test_an_unknown_outcome_stays_to_be_settled_and_keeps_its_history(record: Record) -> None:
+    ((id_, _),) = record.ledger.record(made(answer(weight())))
+    record.ledger.settle({id_: (ActionState.UNKNOWN, "no answer within 1.5 s")}, NOW + 1)
+    assert [each for each, _ in record.ledger.unknown_actions()] == [id_]
+    record.ledger.settle({id_: (ActionState.FAILED, "seen at 100 afterwards")}, NOW + 6)
+    (done,) = record.reader.actions(CHAT)
+    assert done.events == (
+        (NOW, ActionState.APPLYING, ""),
+        (NOW + 1, ActionState.UNKNOWN, "no answer within 1.5 s"),
+        (NOW + 6, ActionState.FAILED, "seen at 100 afterwards"),
+    )
+
+
+def test_the_same_outcome_twice_is_no_matter_and_leaves_one_event(record: Record) -> None:
+    ((id_, _),) = record.ledger.record(made(answer(weight())))
+    for at in (NOW + 1, NOW + 2):
+        record.ledger.settle({id_: (ActionState.APPLIED, "")}, at)
+    (done,) = record.reader.actions(CHAT)
+    assert [state for _, state, _ in done.events] == [ActionState.APPLYING, ActionState.APPLIED]
+
+
+def test_an_outcome_that_may_not_follow_is_refused_and_costs_the_others_nothing(record: Record) -> None:
+    (first, _), (second, _) = record.ledger.record(made(answer(weight(), weight(90, "chat-8b-02"))))
+    record.ledger.settle({first: (ActionState.APPLIED, "")}, NOW + 1)
+    with pytest.raises(Conflict, match=f"{first} is applied, and cannot become failed"):
+        record.ledger.settle({first: (ActionState.FAILED, ""), second: (ActionState.APPLIED, "")}, NOW + 2)
+    assert states(record) == [ActionState.APPLIED, ActionState.APPLIED]
+
+
+def test_an_outcome_of_an_action_that_was_never_recorded_is_refused(record: Record) -> None:
+    ((id_, _),) = record.ledger.record(made(answer(weight())))
+    with pytest.raises(Conflict, match="not on record"):
+        record.ledger.settle({replace(id_, ordinal=7): (ActionState.APPLIED, "")}, NOW)
+
+
+def test_a_later_level_for_the_same_target_supersedes_what_is_still_open(record: Record) -> None:
+    record.ledger.record(made(answer(weight(75), weight(90, "chat-8b-02"))))
+    record.ledger.record(made(answer(weight(60)), seq=2))
+    first, second = record.reader.actions(CHAT)
+    assert (first.state, first.detail) == (ActionState.SUPERSEDED, "by demo:weights:2:chat-8b:0")
+    assert second.state is ActionState.APPLYING, "another instance is another target"
+
+
+def test_closing_an_instance_supersedes_an_open_that_is_still_unknown(record: Record) -> None:
+    open_, close = weight(1, kind=ActionKind.OPEN), weight(0, kind=ActionKind.CLOSE)
+    record.ledger.record(made(answer(open_)))
+    record.ledger.record(made(answer(close), seq=2))
+    assert states(record) == [ActionState.SUPERSEDED]
 
 
 @pytest.mark.parametrize(
-    ("mode", "first", "may_run"),
-    [
-        (Mode.OBSERVE, ActionState.PROPOSED, 0),
-        (Mode.RECOMMEND, ActionState.AWAITING, 0),
-        (Mode.AUTO, ActionState.APPLYING, 4),
-    ],
+    "other",
+    [weight(60, kind=ActionKind.SET_LIMIT), weight(60, gateway="second"), weight(60, "chat-8b-02")],
+    ids=["limit", "gateway", "instance"],
 )
-def test_only_automatic_actions_may_be_carried_out(
-    record: Record, mode: Mode, first: ActionState, may_run: int
+def test_another_dimension_gateway_or_instance_supersedes_nothing(record: Record, other: Action) -> None:
+    record.ledger.record(made(answer(weight())))
+    record.ledger.record(made(answer(other), seq=2))
+    assert states(record) == [ActionState.APPLYING]
+
+
+def test_a_proposal_supersedes_nothing_since_it_moves_nothing(record: Record) -> None:
+    record.ledger.record(made(answer(weight())))
+    record.ledger.record(made(answer(weight(60), mode=Mode.OBSERVE), seq=2))
+    assert states(record) == [ActionState.APPLYING]
+
+
+def test_what_waits_for_a_person_is_superseded_by_the_next_wish(record: Record) -> None:
+    record.ledger.record(made(answer(weight(), mode=Mode.RECOMMEND)))
+    record.ledger.record(made(answer(weight(60), mode=Mode.RECOMMEND), seq=2))
+    assert states(record) == [ActionState.SUPERSEDED]
+
+
+def test_a_recommendation_does_not_supersede_what_may_have_taken_effect(record: Record) -> None:
+    record.ledger.record(made(answer(weight())))
+    record.ledger.record(made(answer(weight(60), mode=Mode.RECOMMEND), seq=2))
+    assert states(record) == [ActionState.APPLYING]
+
+
+def test_what_is_settled_is_never_superseded(record: Record) -> None:
+    ((id_, _),) = record.ledger.record(made(answer(weight())))
+    record.ledger.settle({id_: (ActionState.APPLIED, "")}, NOW + 1)
+    record.ledger.record(made(answer(weight(60)), seq=2))
+    assert states(record) == [ActionState.APPLIED]
+
+
+@pytest.mark.parametrize("table", [*TABLES, "policy_versions"])
+def test_a_record_that_breaks_half_way_leaves_nothing_behind(record: Record, rows: Rows, table: str) -> None:
+    def refuse(_c: object, _cur: object, statement: str, *_rest: object) -> None:
+        if statement.startswith(f"INSERT INTO {table}"):
+            raise OSError("the plug was pulled")
+
+    event.listen(record.engine, "before_cursor_execute", refuse)
+    with pytest.raises(OSError, match="plug"):
+        record.ledger.record(made(answer(weight())))
+    event.remove(record.engine, "before_cursor_execute", refuse)
+    assert {each: rows(each) for each in TABLES} == dict.fromkeys(TABLES, 0)
+    assert record.ledger.unknown_actions() == []
+    assert len(record.ledger.record(made(answer(weight())))) == 1, "and the next attempt works"
+
+
+def test_a_commit_that_fails_lets_nothing_act(record: Record, sql: Sql) -> None:
+    def refuse(_connection: object) -> None:
+        raise OSError("no answer")
+
+    event.listen(record.engine, "commit", refuse)
+    with pytest.raises(OSError, match="no answer"):
+        record.ledger.record(made(answer(weight())))
+    event.remove(record.engine, "commit", refuse)
+    assert sql("SELECT count(*) FROM cycles") == [(0,)]
+
+
+def test_a_cycle_is_recorded_once(record: Record, sql: Sql) -> None:
+    record.ledger.record(made(answer(weight(75))))
+    with pytest.raises(Conflict, match="refused"):
+        record.ledger.record(made(answer(weight(60))))
+    assert sql("SELECT level FROM actions") == [(75,)]
+
+
+def test_a_cycle_of_another_cluster_is_refused(record: Record) -> None:
+    foreign = replace(made(answer()), cycle=cycle_id(cluster="other"))
+    with pytest.raises(Conflict, match="cluster demo"):
+        record.ledger.record(foreign)
+
+
+def test_numbers_of_cycles_never_repeat_even_after_all_were_removed(record: Record, sql: Sql) -> None:
+    assert [record.ledger.next_seq(CycleKind.WEIGHTS) for _ in range(2)] == [1, 2]
+    record.ledger.record(made(answer(), seq=2))
+    sql("DELETE FROM decisions")
+    sql("DELETE FROM frames")
+    sql("DELETE FROM cycles")
+    assert record.ledger.next_seq(CycleKind.WEIGHTS) == 3
+    assert record.ledger.next_seq(CycleKind.CAPACITY) == 1, "each kind counts for itself"
+
+
+def test_memory_is_that_of_the_cycle_recorded_last_although_the_clock_went_back(record: Record) -> None:
+    assert record.ledger.last_state() is None
+    record.ledger.record(made(answer(), at=NOW, mark=1))
+    record.ledger.record(made(answer(), at=NOW - 3600, kind=CycleKind.CAPACITY, mark=2))
+    assert record.ledger.last_state() == State({PoolName("chat-8b"): PoolState(breaches=2)})
+
+
+def test_memory_outlives_the_cycles_it_came_from(record: Record, sql: Sql) -> None:
+    """B-154: pruning must not forget a cooldown that is longer than what is kept."""
+    record.ledger.record(made(answer(), mark=3))
+    sql("DELETE FROM cycles")
+    sql("DELETE FROM frames")
+    assert record.ledger.last_state() == State({PoolName("chat-8b"): PoolState(breaches=3)})
+
+
+def test_a_restarted_controller_goes_on_from_the_same_memory_and_decides_the_same(url: str) -> None:
+    first = open_record(url, "demo")
+    one = decided(slow_instance(), first.ledger.next_seq(CycleKind.WEIGHTS))
+    first.ledger.record(one)
+    first.lease.release()
+    first.close()
+    second = open_record(url, "demo")
+    state = second.ledger.last_state()
+    assert state == one.next_state
+    unbroken = decided(slow_instance(NOW + 5), 2, one.next_state)
+    assert decided(slow_instance(NOW + 5), second.ledger.next_seq(CycleKind.WEIGHTS), state) == unbroken
+    second.lease.release()
+    second.close()
+
+
+@pytest.mark.parametrize("source", [Source.BACKTEST, Source.BACKFILL])
+def test_a_look_at_the_past_shares_no_memory_and_no_open_action_with_the_living(
+    record: Record, sql: Sql, source: Source
 ) -> None:
-    rules = policies(pool_policy(weights_mode=mode))
-    told = cycle_record(1, observed(CycleKind.WEIGHTS, NOW), rules=rules)
-    assert len(record.ledger.record(told)) == may_run
-    assert states(record, DecisionId(told.cycle, POOL)) == [first] * 4
+    record.ledger.record(made(answer(weight()), mark=1))
+    run = Run("demo", "past", source)
+    sql("INSERT INTO runs VALUES ('demo', 'past', ?, 'x', 0)", str(source))
+    past = SqlLedger(record.engine, run)
+    assert (past.last_state(), past.unknown_actions()) == (None, [])
+    past.record(made(answer(weight(10)), seq=2, mark=9))
+    assert record.ledger.last_state() == State({PoolName("chat-8b"): PoolState(breaches=1)})
+    assert states(record) == [ActionState.APPLYING], "nor does it supersede"
 
 
-def test_an_outcome_is_written_once_and_every_change_kept(record: Record) -> None:
-    (id_, _action), *_ = write(record, 1)[0]
-    record.ledger.settle({id_: (ActionState.UNKNOWN, "no answer")}, NOW + 1)
-    record.ledger.settle({id_: (ActionState.APPLIED, "seen at 40")}, NOW + 2)
-    record.ledger.settle({id_: (ActionState.FAILED, "too late")}, NOW + 3)
-    done = record.reader.actions(id_.decision)[id_.ordinal]
-    assert (done.state, done.detail) == (ActionState.APPLIED, "seen at 40")
-    assert [state for _at, state, _detail in done.events] == ["applying", "unknown", "applied"]
-    assert [at for at, _state, _detail in done.events] == [NOW, NOW + 1, NOW + 2]
+def test_policies_are_stored_once_while_they_stay_the_same(record: Record, sql: Sql) -> None:
+    for seq in (1, 2):
+        record.ledger.record(made(answer(), seq=seq))
+    assert sql("SELECT count(*) FROM policy_versions") == [(1,)]
 
 
-def test_an_outcome_of_nothing_known_changes_nothing(record: Record) -> None:
-    runnable = write(record, 1)[0]
-    before = rows(record)
-    unknown = ActionId(runnable[0][0].decision, 99)
-    record.ledger.settle({unknown: (ActionState.APPLIED, "")}, NOW)
-    assert rows(record) == before
+def test_the_same_files_run_otherwise_are_another_version(record: Record, sql: Sql) -> None:
+    """Files run to observe only, or committed, have the same content hash; what was in force differs."""
+    plain = policies()
+    committed = replace(plain, version=replace(plain.version, commit="abc123"))
+    observed = replace(
+        plain, pools={name: replace(each, weights_mode=Mode.OBSERVE) for name, each in plain.pools.items()}
+    )
+    for seq, chosen in enumerate((plain, committed, observed), start=1):
+        cycle = decided(slow_instance(NOW + seq), seq, chosen=chosen)
+        record.ledger.record(cycle)
+        stored = record.reader.cycle(cycle.cycle)
+        assert stored is not None
+        assert stored.frame.policies == chosen
+        assert record.reader.plan(cycle.cycle, stored) == cycle.plan
+    assert sql("SELECT count(*), count(DISTINCT content_hash) FROM policy_versions") == [(3, 1)]
 
 
-def test_a_crash_between_record_and_act_leaves_what_to_settle(url: str) -> None:
-    crashed = open_record(url, "demo", "demo", "run-1")
-    runnable = write(crashed, 1)[0]
-    crashed.lease.release()
-    crashed.close()
-    again = open_record(url, "demo", "demo", "run-2")
-    try:
-        assert again.ledger.unknown_actions() == runnable
-        outcomes = {id_: (ActionState.APPLIED, "seen") for id_, _ in runnable}
-        again.ledger.settle(outcomes, NOW + 9)
-        assert again.ledger.unknown_actions() == []
-    finally:
-        again.lease.release()
-        again.close()
+def test_a_cycle_without_any_pool_is_recorded_too(record: Record) -> None:
+    empty = made()
+    assert record.ledger.record(empty) == []
+    stored = record.reader.cycle(empty.cycle)
+    assert stored is not None
+    assert record.reader.plan(empty.cycle, stored) == Plan(CycleKind.WEIGHTS, policies().version, {})
 
 
-def test_a_newer_plan_for_the_same_target_supersedes_what_was_never_settled(record: Record) -> None:
-    first = write(record, 1)[0]
-    told = cycle_record(2, observed(CycleKind.WEIGHTS, NOW + 2))
-    second = record.ledger.record(told)
-    assert states(record, first[0][0].decision) == [ActionState.SUPERSEDED] * 4
-    assert [id_ for id_, _ in record.ledger.unknown_actions()] == [id_ for id_, _ in second]
+def test_a_controller_whose_place_was_taken_writes_nothing_more(record: Record, sql: Sql) -> None:
+    record.ledger.record(made(answer()))
+    sql("UPDATE leases SET token = token + 1, holder = 'elsewhere:7'")
+    with pytest.raises(Conflict, match="no longer leads: elsewhere:7 does"):
+        record.ledger.record(made(answer(), seq=2))
+    assert sql("SELECT count(*) FROM cycles") == [(1,)]
 
 
-def test_sequences_go_on_over_runs_and_are_counted_by_kind(url: str) -> None:
-    for number, run in enumerate(("run-1", "run-2")):
-        opened = open_record(url, "demo", "demo", run)
-        assert opened.ledger.next_seq(CycleKind.WEIGHTS) == 1 + number
-        assert opened.ledger.next_seq(CycleKind.CAPACITY) == 1
-        opened.ledger.record(cycle_record(1 + number, observed(CycleKind.WEIGHTS, NOW + number, limit=40)))
-        assert opened.reader.cycle_ids(run) == opened.reader.cycle_ids()[number:]
+def test_every_cycle_carries_the_token_under_which_it_was_led(url: str, sql: Sql) -> None:
+    for seq in (1, 2):
+        opened = open_record(url, "demo")
+        opened.ledger.record(made(answer(), seq=seq))
         opened.lease.release()
         opened.close()
+    assert sql("SELECT seq, lease_token FROM cycles ORDER BY seq") == [(1, 1), (2, 2)]
 
 
-def test_the_last_state_is_the_newest_of_either_kind(record: Record) -> None:
-    assert record.ledger.last_state() is None
-    weights = cycle_record(5, observed(CycleKind.WEIGHTS, NOW + 10))
-    capacity = cycle_record(1, observed(CycleKind.CAPACITY, NOW + 12), weights.next_state)
-    record.ledger.record(weights)
-    assert record.ledger.last_state() == weights.next_state
-    record.ledger.record(capacity)
-    assert record.ledger.last_state() == capacity.next_state != weights.next_state
+def test_times_are_whole_microseconds_in_utc(record: Record, sql: Sql) -> None:
+    record.ledger.record(made(answer(weight()), at=1_800_000_000.123457))
+    micros = 1_800_000_000_123_457
+    assert sql("SELECT started_at, observed_at FROM cycles") == [(micros, micros)]
+    assert sql("SELECT typeof(changed_at), changed_at FROM actions") == [("integer", micros)]
 
 
-def test_holds_in_force_are_those_of_the_cluster_unexpired_and_unlifted(record: Record) -> None:
-    at = int(NOW * 1_000_000)
-    common = {"author": "ana", "since": at - 5, "until": None, "lifted_at": None}
-    with writing(record.engine) as session:
-        session.add_all(
-            [
-                HoldRow(cluster="demo", pool="chat-8b", reason="in force", **common),
-                HoldRow(cluster="demo", pool=None, reason="whole fleet", **{**common, "until": at + 1}),
-                HoldRow(cluster="demo", pool="chat-8b", reason="expired", **{**common, "until": at}),
-                HoldRow(cluster="demo", pool="chat-8b", reason="lifted", **{**common, "lifted_at": at - 1}),
-                HoldRow(cluster="other", pool="chat-8b", reason="elsewhere", **common),
-            ]
-        )
-    assert [(hold.pool, hold.reason) for hold in record.ledger.holds(NOW)] == [
-        ("chat-8b", "in force"),
-        (None, "whole fleet"),
-    ]
-
-
-def test_policies_are_stored_once_however_often_they_are_in_force(record: Record) -> None:
-    write(record, 4)
-    assert rows(record)["policy_versions"] == 1
-    other = policies(pool_policy(priority=9))
-    changed = replace(other, version=replace(other.version, content_hash="1" * 64))
-    record.ledger.record(cycle_record(9, observed(CycleKind.WEIGHTS, NOW + 99), rules=changed))
-    assert rows(record)["policy_versions"] == 2
+def test_a_record_that_is_gone_is_unavailable_and_nothing_may_act(record: Record, sql: Sql) -> None:
+    sql("DROP TABLE actions")
+    with pytest.raises(Unavailable, match="no such table"):
+        record.ledger.record(made(answer(weight())))
+    assert sql("SELECT count(*) FROM cycles") == [(0,)]

@@ -1,0 +1,204 @@
+"""The database file: durable, shared with readers, and never a library's exception across the port."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis
+from sqlalchemy import text
+
+from controlplane.adapters.sql import engine as engines
+from controlplane.adapters.sql.engine import open_engine, reading, writing
+from controlplane.adapters.sql.open import Record, open_reader, open_record
+from controlplane.adapters.sql.people import place_hold
+from controlplane.adapters.sql.reader import Filter
+from controlplane.adapters.sql.tables import Base
+from controlplane.domain.observation import Hold, Observation
+from controlplane.ports import Conflict, InvalidConfig, Unavailable
+from tests.adapters.sql.conftest import Rows
+from tests.adapters.sql.records import answer, cycle_id, decided, made, weight
+from tests.builders import NOW
+from tests.domain.strategies import observations
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers that give up at once, so that a test need not wait."""
+    monkeypatch.setattr(engines, "BUSY_S", 0.05)
+
+
+def test_a_commit_waits_for_the_disk_and_readers_never_block_it(record: Record) -> None:
+    with writing(record.engine) as session:
+        pragmas = {
+            name: session.scalar(text(f"PRAGMA {name}"))
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "recursive_triggers")
+        }
+    assert pragmas == {
+        "journal_mode": "wal",
+        "synchronous": 2,  # FULL
+        "foreign_keys": 1,
+        "busy_timeout": 2000,
+        "recursive_triggers": 1,
+    }
+
+
+@hypothesis(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seen=observations())
+def test_whatever_was_seen_is_read_back_equal(record: Record, seen: Observation) -> None:
+    seq = record.ledger.next_seq(seen.kind)
+    cycle = decided(seen, seq)
+    record.ledger.record(cycle)
+    stored = record.reader.cycle(cycle.cycle)
+    assert stored is not None
+    assert stored.frame == cycle.frame
+    assert stored.next_state == cycle.next_state
+    assert record.reader.plan(cycle.cycle, stored) == cycle.plan
+
+
+def test_a_reader_sees_the_last_commit_while_a_writer_is_at_work(record: Record, url: str) -> None:
+    record.ledger.record(made(answer(weight())))
+    with closing(open_reader(url)) as other, writing(record.engine) as session:
+        session.execute(text("UPDATE actions SET level = 1"))
+        (seen,) = other.decisions(Filter(), 10)
+        assert other.actions(seen.id)[0].action.level == 75
+    with closing(open_reader(url)) as other:
+        assert other.actions(seen.id)[0].action.level == 1
+
+
+def test_a_read_session_cannot_change_anything(record: Record, rows: Rows) -> None:
+    with pytest.raises(Unavailable, match="readonly"), reading(record.engine) as session:
+        session.execute(text("DELETE FROM runs"))
+    assert rows("runs") == 1
+    assert record.ledger.record(made(answer())) == [], "and the connection writes again afterwards"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_writer_that_meets_another_one_says_so_and_works_again_afterwards(url: str, file: Path) -> None:
+    """B-149: a second writer waits, and if in vain, nothing happened and nothing is poisoned (B-151)."""
+    record = open_record(url, "demo")
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unavailable, match="locked"):
+            record.ledger.record(made(answer(weight())))
+        assert record.ledger.unknown_actions() == [], "reading goes on meanwhile"
+        other.execute("ROLLBACK")
+    assert len(record.ledger.record(made(answer(weight())))) == 1
+    record.lease.release()
+    record.close()
+
+
+def test_many_writers_lose_nothing(record: Record, url: str, rows: Rows) -> None:
+    """B-149: people at the command line and the loop write to one file; all of it arrives."""
+    failures: list[Exception] = []
+
+    def write(name: str) -> None:
+        engine = open_engine(url)
+        try:
+            for number in range(10):
+                place_hold(engine, record.run, f"{name}-{number}", Hold(None, name, "test", NOW))
+        except Exception as error:  # noqa: BLE001 - a thread's failure must reach the test
+            failures.append(error)
+        finally:
+            engine.dispose()
+
+    threads = [threading.Thread(target=write, args=(f"author-{n}",)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for seq in range(1, 11):
+        record.ledger.record(made(answer(weight(seq)), seq=seq))
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert (rows("holds"), rows("acts"), rows("cycles")) == (60, 60, 10)
+
+
+def test_a_full_disk_is_unavailable_and_leaves_nothing(record: Record, rows: Rows) -> None:
+    with record.engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+    with writing(record.engine) as session:
+        session.execute(text(f"PRAGMA max_page_count={pages}"))
+    with pytest.raises(Unavailable, match="full"):
+        record_many(record)
+    assert rows("frames") == rows("cycles") == rows("decisions") < 50
+
+
+def record_many(record: Record) -> None:
+    for seq in range(1, 51):
+        record.ledger.record(made(answer(weight()), seq=seq))
+
+
+def test_reading_creates_no_file_and_no_folder(file: Path, url: str) -> None:
+    with pytest.raises(InvalidConfig, match="does not exist"):
+        open_reader(url)
+    assert not file.parent.exists()
+
+
+def test_a_file_that_is_no_database_is_said_to_be_none(file: Path, url: str) -> None:
+    file.parent.mkdir()
+    file.write_text("pools: []\n" * 200)
+    with pytest.raises(Unavailable, match="not a database"):
+        open_reader(url)
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+def test_a_record_that_would_end_with_its_process_is_refused(url: str) -> None:
+    with pytest.raises(InvalidConfig, match="SQLite file"):
+        open_record(url, "demo")
+
+
+@pytest.mark.parametrize("url", ["", "trimtab.db", "mysql://host/db", "://"])
+def test_what_is_no_url_of_ours_is_refused_with_an_example_or_the_names_of_those(url: str) -> None:
+    with pytest.raises(InvalidConfig, match="sqlite"):
+        open_engine(url)
+
+
+def test_a_source_that_does_not_exist_is_refused_with_those_that_do(url: str, file: Path) -> None:
+    with pytest.raises(InvalidConfig, match="live, backfill, backtest, demo"):
+        open_record(url, "demo", "shadow")
+    assert not file.exists()
+
+
+SECRET = "hunter2-correct-horse"
+
+
+@pytest.mark.parametrize("table", sorted(Base.metadata.tables))
+def test_no_table_has_room_for_a_url_a_password_or_a_token_of_access(table: str) -> None:
+    """Where things are, and how to get in, stands in fleet.yaml alone; `token` is the lease's number."""
+    columns = set(Base.metadata.tables[table].columns.keys())
+    assert not {
+        name for name in columns if any(word in name for word in ("url", "password", "secret", "key"))
+    }
+
+
+def test_the_url_of_the_database_does_not_reach_the_disk(url: str, file: Path) -> None:
+    record = open_record(f"{url}?cached_statements={len(SECRET)}", "demo")
+    record.ledger.record(made(answer(weight())))
+    record.close()
+    record.lease.release()
+    on_disk = b"".join(part.read_bytes() for part in sorted(file.parent.iterdir()))
+    assert b"weights" in on_disk
+    assert b"cached_statements" not in on_disk
+
+
+@pytest.mark.parametrize("url", [f"mysql://u:{SECRET}@db/x", f"postgresql://u:{SECRET}@127.0.0.1:1/x"])
+def test_no_error_repeats_a_password(url: str) -> None:
+    with pytest.raises((InvalidConfig, Unavailable)) as caught:
+        open_reader(url)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_refused_row_is_a_conflict_and_names_no_parameters(record: Record) -> None:
+    record.ledger.record(made(answer()))
+    with pytest.raises(Conflict) as caught:
+        record.ledger.record(made(answer()))
+    assert "UNIQUE" in str(caught.value)
+    assert "INSERT" not in str(caught.value)
+
+
+def test_a_cycle_that_is_not_there_is_none(record: Record) -> None:
+    assert record.reader.cycle(cycle_id(99)) is None
