@@ -64,10 +64,14 @@ def figures(material: Material) -> dict[str, Any]:
 
 
 def worst_lag(material: Material) -> float | None:
-    """The worse P99 lateness of generator (sending, and its own loop) and twin; None if unknown."""
+    """The worse P99 lateness of generator (sending, and its own loop) and twin.
+
+    None where either did not say: the known one alone could hide that the other was starved.
+    """
+    twin = material.truth.get("lag_p99_s")
     found = [each.get(key) for each in material.summaries for key in ("lag_p99_s", "loop_lag_p99_s")]
-    known = [value for value in (*found, material.truth.get("lag_p99_s")) if value is not None]
-    return max(known, default=None)
+    generator = [value for value in found if value is not None]
+    return max(twin, *generator) if twin is not None and generator else None
 
 
 def _phase(mark: Mark) -> Phase:

@@ -20,6 +20,8 @@ from controlplane.demo.stage import GRACE_S, Stage, Wish, check, fetch, free_por
 from controlplane.demo.timeline import Phase, open_end, story
 
 TRAFFIC_READY_S = 60.0
+TRUTH_S = 10.0
+"""How long the twin may take to tell what was true: a starved one is slow, and has most to tell."""
 
 
 class Watcher(Protocol):
@@ -163,7 +165,7 @@ def _finish(stage: Stage, actor: Actor, played: Played) -> None:
     for each in players:
         stage.crew.end(each)
     with suppress(OSError, ValueError):
-        played.truth = fetch(f"http://127.0.0.1:{stage.places.twin}/truth")
+        played.truth = fetch(f"http://127.0.0.1:{stage.places.twin}/truth", TRUTH_S)
     stage.crew.end_all()
     played.cpu_s = stage.crew.cpu_s
     played.places, played.marks, played.slot = stage.places, actor.marks, actor.slot

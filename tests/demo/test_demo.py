@@ -83,8 +83,9 @@ def _replays(database: Path) -> None:
 
 @pytest.mark.real
 @needs_servers
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("moment", ["the twin:", "traffic flows"])
+@pytest.mark.parametrize(
+    ("moment", "number"), [("the twin:", signal.SIGINT), ("traffic flows", signal.SIGTERM)]
+)
 def test_stopped_early_it_leaves_no_process_and_still_reports(
     tmp_path: Path, number: signal.Signals, moment: str
 ) -> None:

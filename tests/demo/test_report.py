@@ -79,8 +79,9 @@ def test_nothing_known_is_none_and_not_zero() -> None:
 
 def test_the_worst_lateness_counts_whoever_was_late() -> None:
     on_time = [{"lag_p99_s": 0.01, "loop_lag_p99_s": 0.02}]
-    assert figures(material(summaries=on_time))["lag_p99_s"] == 0.02
+    assert figures(material(summaries=on_time, truth={"lag_p99_s": 0.01}))["lag_p99_s"] == 0.02
     assert figures(material(summaries=on_time, truth={"lag_p99_s": 0.5}))["lag_p99_s"] == 0.5
+    assert figures(material(summaries=on_time))["lag_p99_s"] is None  # the twin did not say
 
 
 def test_a_throttled_card_is_found_when_its_weight_first_drops_by_a_tenth() -> None:
