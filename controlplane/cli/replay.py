@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import track
 
 from controlplane import __version__
+from controlplane.adapters.sql.codec import Damaged
 from controlplane.adapters.sql.reader import Reader
 from controlplane.cli.record import database_option, parse_id, reader, unknown
 from controlplane.domain.ids import CycleId, DecisionId
@@ -24,11 +25,20 @@ WIDTH = 160
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What is kept of one cycle's replay: frames are large, and a run has many."""
+    """What is kept of one cycle's replay: frames are large, and a run has many.
+
+    `problem`: why there is nothing to hold the result against, empty where there is.
+    """
 
     replayed: Replayed
     code_version: str
     decisions: int
+    problem: str = ""
+
+    @property
+    def identical(self) -> bool:
+        """Whether it came out as it was recorded."""
+        return self.replayed.identical and not self.problem
 
 
 @click.command()
@@ -62,11 +72,11 @@ def command(  # noqa: PLR0913  # one parameter an option
     if everything == (first is not None) or (run_id is not None and not everything):
         raise click.UsageError("give either an ID, or two, or --all (which --run can narrow)")
     with reader(database) as record:
-        done = [_replay(record, id_) for id_ in _progress(_chosen(record, first, last, run_id))]
+        done = [_tried(record, id_) for id_ in _progress(_chosen(record, first, last, run_id))]
     if not done:
         raise click.ClickException("there is nothing to replay: no cycle matches")
     _say(done, as_json=as_json)
-    if any(not each.replayed.identical for each in done):
+    if not all(each.identical for each in done):
         sys.exit(1)
 
 
@@ -92,6 +102,14 @@ def _cycle_of(id_: DecisionId | CycleId) -> CycleId:
     return id_.cycle if isinstance(id_, DecisionId) else id_
 
 
+def _tried(record: Reader, id_: DecisionId | CycleId) -> Result:
+    """One damaged cycle does not keep the others from being looked at."""
+    try:
+        return _replay(record, id_)
+    except Damaged as error:
+        return Result(Replayed(_cycle_of(id_), ()), __version__, 0, str(error))
+
+
 def _replay(record: Reader, id_: DecisionId | CycleId) -> Result:
     """A pool is computed with its whole cycle, and held against its own part of it."""
     cycle = _cycle_of(id_)
@@ -107,7 +125,7 @@ def _replay(record: Reader, id_: DecisionId | CycleId) -> Result:
 
 
 def _say(done: Sequence[Result], *, as_json: bool) -> None:
-    different = [each.replayed for each in done if not each.replayed.identical]
+    different = [each for each in done if not each.identical]
     versions = sorted({each.code_version for each in done} - {__version__})
     decisions = sum(each.decisions for each in done)
     if as_json:
@@ -121,8 +139,8 @@ def _say(done: Sequence[Result], *, as_json: bool) -> None:
             f"recorded by other versions of this program: {', '.join(versions)} (this is {__version__})"
         )
     for each in different[:SHOWN]:
-        click.echo(f"{each.cycle} differs:")
-        for gap in each.differences[:SHOWN]:
+        click.echo(each.problem or f"{each.replayed.cycle} differs:")
+        for gap in each.replayed.differences[:SHOWN]:
             click.echo(f"  {_words(gap)}")
 
 
@@ -134,7 +152,7 @@ def _words(gap: Difference) -> str:
 
 
 def _as_data(
-    done: Sequence[Result], decisions: int, versions: Sequence[str], different: Sequence[Replayed]
+    done: Sequence[Result], decisions: int, versions: Sequence[str], different: Sequence[Result]
 ) -> dict[str, Any]:
     return {
         "replayed": len(done),
@@ -142,7 +160,11 @@ def _as_data(
         "identical": len(done) - len(different),
         "other_versions": versions,
         "different": [
-            {"cycle": str(each.cycle), "differences": [asdict(gap) for gap in each.differences]}
+            {
+                "cycle": str(each.replayed.cycle),
+                "problem": each.problem,
+                "differences": [asdict(gap) for gap in each.replayed.differences],
+            }
             for each in different
         ],
     }

@@ -248,6 +248,23 @@ def test_a_stored_plan_that_was_changed_has_no_say_in_the_computation(trimtab: T
     assert "not those that were recorded" in result.output
 
 
+def test_one_damaged_cycle_is_counted_and_keeps_no_other_from_being_replayed(
+    trimtab: Trimtab, file: Path
+) -> None:
+    change(file, "UPDATE frames SET observation = x'00' WHERE kind = 'weights' AND seq = 2")
+    result = trimtab("replay", "--all", "--json")
+    said = json.loads(result.stdout)
+    assert (result.exit_code, said["replayed"], said["identical"]) == (1, 11, 10)
+    (damaged,) = said["different"]
+    assert damaged["cycle"] == "demo:weights:2"
+    assert damaged["problem"].startswith("observation of demo:weights:2: ")
+
+
+def test_a_name_from_outside_is_text_and_never_markup(trimtab: Trimtab, file: Path) -> None:
+    change(file, "UPDATE actions SET instance = '[bold]x'")
+    assert "[bold]x" in trimtab("explain", "demo:weights:5:chat-8b").output
+
+
 def test_a_range_is_replayed_from_the_one_to_the_other(trimtab: Trimtab) -> None:
     result = trimtab("replay", "demo:weights:3", "demo:weights:6")
     assert (result.exit_code, "4 cycles" in result.output) == (0, True)
