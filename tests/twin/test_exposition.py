@@ -89,9 +89,9 @@ def test_a_finished_request_moves_what_the_real_engine_moves() -> None:
     before = values(twin(stats).values())
     stats.arrive(0, Life(prompt_tokens=100, output_tokens=2, arrived=10.0))
     scheduled = Event(EventKind.SCHEDULED, 0, 10.5)
-    stats.step(Finished(10.5, 11.0, 1, 100, (scheduled, Event(EventKind.TOKEN, 0, 11.0))))
+    stats.step(Finished(10.5, 11.0, 1, 1, 100, (scheduled, Event(EventKind.TOKEN, 0, 11.0))))
     done = (Event(EventKind.TOKEN, 0, 11.25), Event(EventKind.FINISHED, 0, 11.25))
-    stats.step(Finished(11.0, 11.25, 1, 0, done))
+    stats.step(Finished(11.0, 11.25, 1, 1, 0, done))
     moved = {key: value - before[key] for key, value in values(twin(stats).values()).items()}
     own = (("engine", "0"), ("model_name", "tiny-llama"))
     for name, expected in {

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -71,7 +70,7 @@ def _instance(settings: Settings, seat: Seat, lateness: Lateness) -> TwinInstanc
         speed=seat.speed,
         cold_start_s=settings.cold_start_s,
     )
-    return TwinInstance(spec, settings.host, _free_port(settings.host), lateness)
+    return TwinInstance(spec, settings.host, lateness)
 
 
 async def _listen(stack: contextlib.AsyncExitStack, app: web.Application, host: str, port: int) -> str:
@@ -80,13 +79,6 @@ async def _listen(stack: contextlib.AsyncExitStack, app: web.Application, host: 
     stack.push_async_callback(runner.cleanup)
     await web.TCPSite(runner, host, port).start()
     return f"{host}:{runner.addresses[0][1]}"
-
-
-def _free_port(host: str) -> int:
-    """A port that a restarted instance can take again; the kernel hands them out in turn."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
 
 
 def announce(facts: dict[str, object]) -> None:
