@@ -242,17 +242,23 @@ class TwinInstance:
     ) -> web.StreamResponse:
         """Headers at once, as vLLM does; then chunks as they are made."""
         response = web.StreamResponse(headers={**self._headers(), "content-type": "text/event-stream"})
-        await response.prepare(request)
+        with contextlib.suppress(ConnectionResetError):  # the caller left while a chunk was written
+            await response.prepare(request)
+            await self._write(request, asked, stream, writer, response)
+        return response
+
+    async def _write(
+        self, request: web.Request, asked: Asked, stream: Stream, writer: Writer, response: web.StreamResponse
+    ) -> None:
         while not stream.finished or stream.pending:
             await stream.ready.wait()
             if stream.broken:
                 self._cut(request)
-                return response
+                return
             if count := stream.take():
                 await response.write(writer.tokens(count))
         tail = writer.last() + (writer.usage(asked) if asked.usage else b"") + DONE
         await response.write(tail)
-        return response
 
     async def _whole(
         self, request: web.Request, asked: Asked, stream: Stream, writer: Writer
