@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from controlplane.cli.twin import command
 from controlplane.twin.live.faults import HELP, FaultKind
 from tests.support import eventually
 from tests.twin.world import CHAT, Twin, ask, body, streaming, twin_running
@@ -76,15 +78,15 @@ def test_a_hanging_instance_takes_requests_and_answers_none_until_it_is_cleared(
 
 def test_a_stream_stands_still_while_its_instance_hangs_and_then_comes_whole(twin: Twin) -> None:
     slot = "chat-8b-08"
-    with streaming(twin.address(slot), 400) as answer:
+    with streaming(twin.address(slot), 250) as answer:
         twin.order("hang", slot)
         assert silent(twin.address(slot), "GET", "/metrics")
         twin.clear(slot)
         text = answer.read().decode()
     assert text.endswith("data: [DONE]\n\n")
-    assert '"completion_tokens": 400' in text
+    assert '"completion_tokens": 250' in text
     assert twin.value(slot, "vllm:num_requests_running") == 0
-    assert twin.value(slot, "vllm:generation_tokens_total") == 400
+    assert twin.value(slot, "vllm:generation_tokens_total") == 250
 
 
 def test_a_crash_cuts_its_answers_and_comes_back_as_another_instance_at_the_same_address(twin: Twin) -> None:
@@ -140,6 +142,28 @@ def test_a_fault_ends_by_itself_or_with_the_next_one_and_the_truth_says_when(twi
     first, second = (each for each in twin.json("/truth")["faults"] if each["slot"] == slot)
     assert (first["kind"], second["kind"]) == ("slow", "lying")
     assert first["since"] <= first["cleared_at"] <= second["since"] + 1 <= second["cleared_at"] + 1
+
+
+def test_the_command_orders_shows_and_clears_a_fault(twin: Twin) -> None:
+    def run(*words: str) -> Any:
+        return CliRunner().invoke(command, ["fault", *words, "--port", twin.control.rpartition(":")[2]])
+
+    slot = "chat-8b-10"
+    assert run(slot, "--clear").exit_code == 0
+    assert slot not in run("--list", "--json").stdout
+    ordered = run("slow", slot, "--factor", "0.8", "--json")
+    assert json.loads(ordered.stdout)["factor"] == 0.8
+    assert slot in run("--list").stdout
+    assert run(slot, "--clear", "--json").stdout == f'{{"cleared": "{slot}"}}\n'
+    assert slot not in run("--list", "--json").stdout
+    for wrong, says in (
+        (("melt", slot), "Kinds: slow, throttle"),
+        (("slow", "nobody"), "unknown instance 'nobody'"),
+        (("--clear",), "--clear needs the INSTANCE"),
+    ):
+        refused = run(*wrong)
+        assert refused.exit_code == 2
+        assert says in refused.stderr
 
 
 def test_every_kind_of_fault_is_explained() -> None:
