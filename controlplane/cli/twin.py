@@ -89,8 +89,10 @@ def fault_command(  # noqa: PLR0913  # one parameter an option
     if show:
         _print_faults(_call(port, "GET", "/faults"), as_json=as_json)
         return
+    if clear and not (instance or kind):
+        raise click.UsageError("--clear needs the INSTANCE whose fault is to end.")
     if clear:
-        answer = _call(port, "DELETE", f"/faults/{instance or kind or ''}")
+        answer = _call(port, "DELETE", f"/faults/{instance or kind}")
     elif kind not in set(FaultKind) or instance is None:
         raise click.UsageError(f"give KIND and INSTANCE. Kinds: {', '.join(FaultKind)}; got {kind!r}.")
     else:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +28,9 @@ MAX_AGE_S = 10.0
 
 CHUNK = 8
 """Tokens in one streamed chunk: a chunk costs 0.1 ms of CPU, however many tokens are in it."""
+
+SOCKET_PATH_MAX = 80
+"""Longest path of a socket that is used as it is; HAProxy appends some while it binds."""
 
 PEAK_SHARE = 0.85
 PEAK_WINDOW_S = 15
@@ -88,8 +94,13 @@ class Places:
 
     @property
     def socket(self) -> Path:
-        """The gateway's runtime API."""
-        return self.folder / "gateway.sock"
+        """The gateway's runtime API: in the folder, or where its path would be too long for a socket
+        (some 100 bytes on Linux), in the system's folder for temporary files."""
+        own = self.folder / "gateway.sock"
+        if len(os.fsencode(own)) <= SOCKET_PATH_MAX:
+            return own
+        name = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:12]
+        return Path(tempfile.gettempdir()) / f"trimtab-{name}.sock"
 
     @property
     def fleet(self) -> Path:

@@ -167,6 +167,7 @@ def _finish(stage: Stage, actor: Actor, played: Played) -> None:
     with suppress(OSError, ValueError):
         played.truth = fetch(f"http://127.0.0.1:{stage.places.twin}/truth", TRUTH_S)
     stage.crew.end_all()
+    stage.places.socket.unlink(missing_ok=True)
     played.cpu_s = stage.crew.cpu_s
     played.places, played.marks, played.slot = stage.places, actor.marks, actor.slot
     played.plays = stage.plays

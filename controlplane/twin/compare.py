@@ -9,11 +9,12 @@ engine and compares milliseconds per output token.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import click
 
 from controlplane.twin.engine.costs import Costs
 from controlplane.twin.engine.engine import Engine, EventKind
@@ -138,21 +139,40 @@ def play(costs: Costs, clients: int, prompt: int, output: int) -> float:
     return 1000.0 * sum(times) / len(times)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Print a table. Exit status 1 where a profile is further off than it states."""
-    if len(arguments) != 1:
-        sys.stderr.write("usage: python -m controlplane.twin.compare PATH/TO/profiles.json\n")
-        return 2
-    compared = [compare(profile, Path(arguments[0])) for profile in PROFILES]
-    sys.stdout.write(
-        f"{'profile':<26}{'points':>7}{'mean |error|':>14}{'bias':>8}{'worst':>8}{'stated':>8}\n"
-    )
+@click.command()
+@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every point.")
+def main(path: Path, *, as_json: bool) -> None:
+    """Play the published points in PATH (profiles.json) and say how far off the twin is.
+
+    Exit status 1 where a profile is further off than it states. All points take some minutes.
+    """
+    compared = [compare(profile, path) for profile in PROFILES]
+    click.echo(json.dumps([_facts(each) for each in compared]) if as_json else table(compared))
+    if any(each.mean_absolute > PROFILES[each.profile].stated_error for each in compared):
+        raise SystemExit(1)
+
+
+def table(compared: Sequence[Comparison]) -> str:
+    """One line a profile, errors in percent."""
+    lines = [f"{'profile':<26}{'points':>7}{'mean |error|':>14}{'bias':>8}{'worst':>8}{'stated':>8}"]
     for each in compared:
         stated = PROFILES[each.profile].stated_error
         figures = f"{each.mean_absolute:>14.1%}{each.bias:>+8.1%}{each.worst:>+8.1%}{stated:>8.0%}"
-        sys.stdout.write(f"{each.profile:<26}{len(each.rows):>7}{figures}\n")
-    return int(any(each.mean_absolute > PROFILES[each.profile].stated_error for each in compared))
+        lines.append(f"{each.profile:<26}{len(each.rows):>7}{figures}")
+    return "\n".join(lines)
+
+
+def _facts(compared: Comparison) -> dict[str, Any]:
+    return {
+        "profile": compared.profile,
+        "stated_error": PROFILES[compared.profile].stated_error,
+        "mean_absolute": compared.mean_absolute,
+        "bias": compared.bias,
+        "worst": compared.worst,
+        "rows": [{**asdict(row), "error": row.error} for row in compared.rows],
+    }
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.demo import processes
+from controlplane.demo import fleet, processes
 from controlplane.demo.processes import Crew, DemoError, Stopped, died, group_lives
 from tests.support import eventually
 
@@ -108,3 +108,15 @@ def test_what_never_gets_ready_is_given_up_by_name(crew: Crew) -> None:
     child = crew.start("slow", SLEEPS)
     with pytest.raises(DemoError, match=r"slow: no answer within 0\.1 s"):
         crew.wait_for(child, lambda: False, "answer", 0.1)
+
+
+def test_a_deep_folder_gets_a_socket_that_can_be_bound(tmp_path: Path) -> None:
+    """A Unix socket's path has some 100 bytes, a folder's has not."""
+    near, deep = Path("/t"), tmp_path / ("deep/" * 30)
+    assert _places(near).socket == near / "gateway.sock"
+    assert len(os.fsencode(_places(deep).socket)) <= fleet.SOCKET_PATH_MAX
+    assert _places(deep).socket == _places(deep).socket != _places(deep / "other").socket
+
+
+def _places(folder: Path) -> fleet.Places:
+    return fleet.Places(folder, folder / "trimtab.db", 1, 2, 3, 4)

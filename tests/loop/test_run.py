@@ -43,7 +43,9 @@ class Process:
 
     @property
     def locked(self) -> bool:
-        return (self.folder / "trimtab.db.lock").exists()
+        """Whether it leads: the file is there a moment before the lock is taken and its pid written."""
+        lock = self.folder / "trimtab.db.lock"
+        return lock.exists() and lock.stat().st_size > 0
 
     def port(self) -> int:
         """Where its page is; it says so when it is ready."""

@@ -1,118 +1,19 @@
-"""The live twin over real sockets: what a caller, Prometheus and an operator meet."""
+"""The live twin over real sockets: what a caller, Prometheus and an inventory meet."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import signal
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support import eventually, free_port, start, stop
+from tests.support import eventually, running
+from tests.twin.world import CHAT, TWIN, Twin, ask, body, streaming, twin_running
 
 pytestmark = pytest.mark.xdist_group("twin")
-CHAT = "/v1/chat/completions"
-
-
-@dataclass(slots=True)
-class Twin:
-    """A running twin. Addresses are `host:port`."""
-
-    control: str
-
-    def get(self, path: str, address: str | None = None) -> tuple[int, bytes]:
-        return ask(address or self.control, "GET", path)
-
-    def json(self, path: str) -> Any:
-        status, body = self.get(path)
-        assert status == 200, body
-        return json.loads(body)
-
-    def instance(self, slot: str) -> dict[str, Any]:
-        return next(
-            each for each in self.json("/inventory")["instances"] if f"/{slot}@" in each["instance_id"]
-        )
-
-    def address(self, slot: str) -> str:
-        return str(self.instance(slot)["address"])
-
-    def value(self, slot: str, sample: str, **labels: str) -> float:
-        text = self.get("/metrics", self.address(slot))[1].decode()
-        for family in text_string_to_metric_families(text):
-            for each in family.samples:
-                if each.name == sample and labels.items() <= each.labels.items():
-                    return each.value
-        raise AssertionError(f"{slot} exports no {sample}")
-
-    def card(self, node: str, sample: str, gpu: str) -> float:
-        targets = {each["labels"]["node"]: each["targets"][0] for each in self.json("/sd/gpus")}
-        text = self.get("/metrics", targets[node])[1].decode()
-        samples = (s for family in text_string_to_metric_families(text) for s in family.samples)
-        return next(s.value for s in samples if s.name == sample and s.labels["gpu"] == gpu)
-
-    def order(self, kind: str, slot: str, **more: float) -> tuple[int, Any]:
-        status, body = ask(self.control, "POST", "/faults", {"kind": kind, "instance": slot, **more})
-        return status, json.loads(body)
-
-    def clear(self, slot: str) -> None:
-        assert ask(self.control, "DELETE", f"/faults/{slot}")[0] == 200
-
-    def step_s(self, slot: str, tokens: int = 60) -> float:
-        """Mean inter-token latency over one request, by the engine's own histogram."""
-        name = "vllm:inter_token_latency_seconds"
-        before = (self.value(slot, f"{name}_sum"), self.value(slot, f"{name}_count"))
-        assert self.complete(slot, tokens)[0] == 200
-        after = (self.value(slot, f"{name}_sum"), self.value(slot, f"{name}_count"))
-        return (after[0] - before[0]) / (after[1] - before[1])
-
-    def complete(self, slot: str, tokens: int, **more: Any) -> tuple[int, bytes]:
-        return ask(self.address(slot), "POST", CHAT, body(tokens, **more))
-
-
-def body(tokens: int, **more: Any) -> dict[str, Any]:
-    return {
-        "model": "llama-3.1-8b",
-        "prompt_tokens": 200,
-        "max_tokens": tokens,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        **more,
-    }
-
-
-def ask(address: str, method: str, path: str, sent: Any = None) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(address, timeout=20)
-    try:
-        connection.request(
-            method, path, None if sent is None else json.dumps(sent), {"content-type": "application/json"}
-        )
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    finally:
-        connection.close()
-
-
-def serve(log: Path, *more: str) -> Any:
-    return start([sys.executable, "-m", "controlplane", "twin", "serve", "--cold-start", "0.5", *more], log)
-
-
-@pytest.fixture(scope="module")
-def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
-    port, log = free_port(), tmp_path_factory.mktemp("twin") / "twin.log"
-    process = serve(log, "--port", str(port))
-    try:
-        eventually(lambda: '"control"' in log.read_text("utf-8"), 30, because="the twin is ready")
-        yield Twin(f"127.0.0.1:{port}")
-    finally:
-        assert stop(process) == 0
-    said = [line for line in log.read_text("utf-8").splitlines() if line]
-    assert [json.loads(line)["control"] for line in said] == [port]
 
 
 def test_a_streamed_answer_comes_whole_first_token_apart(twin: Twin) -> None:
@@ -144,9 +45,9 @@ def test_an_answer_can_come_in_one_piece_and_as_plain_completion(twin: Twin) -> 
         ({"max_tokens": 0}, "max_tokens: 0 is not a whole number in 1..1000000"),
         ({"max_tokens": True}, "max_tokens: True"),
         ({"prompt_tokens": "many"}, "prompt_tokens: 'many'"),
-        ({"model": "gpt"}, "model: 'gpt' is not served here, 'llama-3.1-8b' is"),
         ({"model": None}, "model: a name is required"),
         ({"prompt_tokens": 900_000}, "do not fit 420900"),
+        ({"prompt_tokens": None}, "messages (or prompt, or prompt_tokens) is required"),
     ],
 )
 def test_a_bad_request_is_answered_in_words(twin: Twin, wrong: dict[str, Any], says: str) -> None:
@@ -155,15 +56,49 @@ def test_a_bad_request_is_answered_in_words(twin: Twin, wrong: dict[str, Any], s
     assert says in json.loads(raw)["error"]["message"]
 
 
-def test_a_caller_who_leaves_gives_the_seat_back_and_is_counted_as_abort(twin: Twin) -> None:
-    aborts = twin.value("chat-8b-02", "vllm:request_success_total", finished_reason="abort")
-    connection = http.client.HTTPConnection(twin.address("chat-8b-02"), timeout=20)
-    connection.request("POST", CHAT, json.dumps(body(5000)))
-    assert connection.getresponse().read(20)
-    assert twin.value("chat-8b-02", "vllm:num_requests_running") == 1
+@pytest.mark.parametrize("raw", ["", "{", "[]", "[" * 100_000, '"text"', "\xff"])
+def test_what_is_no_request_at_all_is_a_bad_one(twin: Twin, raw: str) -> None:
+    connection = http.client.HTTPConnection(twin.address("chat-8b-01"), timeout=20)
+    connection.request("POST", CHAT, raw.encode("latin-1"))
+    with connection.getresponse() as answer:
+        assert answer.status == 400
+        assert json.loads(answer.read())["error"]["type"] == "BadRequestError"
     connection.close()
-    eventually(lambda: twin.value("chat-8b-02", "vllm:num_requests_running") == 0, 10)
-    assert twin.value("chat-8b-02", "vllm:request_success_total", finished_reason="abort") == aborts + 1
+
+
+def test_another_model_is_not_found_as_by_the_real_engine(twin: Twin) -> None:
+    status, raw = twin.complete("chat-8b-01", 5, model="gpt")
+    problem = json.loads(raw)["error"]
+    assert status == problem["code"] == 404
+    assert problem["type"] == "NotFoundError"
+    assert problem["message"] == "model: 'gpt' is not served here, 'llama-3.1-8b' is"
+
+
+def test_a_caller_who_leaves_gives_the_seat_back_and_is_counted_as_abort_and_in_no_latency(
+    twin: Twin,
+) -> None:
+    slot, ended = "chat-8b-02", "vllm:e2e_request_latency_seconds_count"
+    aborts = twin.value(slot, "vllm:request_success_total", finished_reason="abort")
+    answered = twin.value(slot, ended)
+    with streaming(twin.address(slot), 5000):
+        assert twin.value(slot, "vllm:num_requests_running") == 1
+        assert twin.value(slot, "vllm:kv_cache_usage_perc") > 0
+    eventually(lambda: twin.value(slot, "vllm:num_requests_running") == 0, 10)
+    assert twin.value(slot, "vllm:request_success_total", finished_reason="abort") == aborts + 1
+    assert twin.value(slot, "vllm:kv_cache_usage_perc") == 0
+    assert twin.value(slot, ended) == answered
+
+
+def test_a_caller_who_leaves_before_the_engine_has_the_request_leaves_nothing(twin: Twin) -> None:
+    slot = "reason-70b-01"
+    for _ in range(20):
+        connection = http.client.HTTPConnection(twin.address(slot), timeout=20)
+        connection.request("POST", CHAT, json.dumps(body(50_000, model="llama-3.1-70b")))
+        connection.close()
+    eventually(lambda: twin.value(slot, "vllm:num_requests_running") == 0, 10)
+    assert twin.value(slot, "vllm:num_requests_waiting") == 0
+    assert twin.value(slot, "vllm:kv_cache_usage_perc") == 0
+    assert twin.complete(slot, 3, model="llama-3.1-70b")[0] == 200
 
 
 def test_an_idle_engine_burns_processor_time_while_its_token_counters_stand_still(twin: Twin) -> None:
@@ -174,117 +109,94 @@ def test_an_idle_engine_burns_processor_time_while_its_token_counters_stand_stil
     assert twin.value("batch-eval-01", "vllm:generation_tokens_total") == tokens
 
 
-def test_a_slow_card_takes_longer_a_throttled_one_shows_its_clock(twin: Twin) -> None:
-    node, healthy = twin.instance("chat-8b-03")["node"], twin.step_s("chat-8b-03")
-    assert twin.card(node, "DCGM_FI_DEV_SM_CLOCK", "2") == 1980
-    for kind, clock in (("slow", 1980), ("throttle", 1095)):
-        assert twin.order(kind, "chat-8b-03", factor=0.5)[0] == 201
-        assert twin.step_s("chat-8b-03") == pytest.approx(2 * healthy, rel=0.02)
-        assert twin.card(node, "DCGM_FI_DEV_SM_CLOCK", "2") == clock
-    twin.clear("chat-8b-03")
-    assert twin.step_s("chat-8b-03") == pytest.approx(healthy, rel=0.02)
-
-
-def test_a_frozen_answer_repeats_its_bytes_while_the_engine_serves_on(twin: Twin) -> None:
-    address = twin.address("chat-8b-04")
-    before = twin.get("/metrics", address)
-    assert twin.complete("chat-8b-04", 5)[0] == 200
-    assert twin.get("/metrics", address) != before
-    twin.order("frozen", "chat-8b-04")
-    frozen = twin.get("/metrics", address)
-    assert twin.complete("chat-8b-04", 5)[0] == 200
-    assert twin.get("/metrics", address) == frozen
-    twin.clear("chat-8b-04")
-    assert twin.get("/metrics", address) != frozen
-
-
-def test_a_liar_claims_to_be_idle_and_fast(twin: Twin) -> None:
-    honest = twin.step_s("chat-8b-05")
-    twin.order("lying", "chat-8b-05")
-    assert twin.step_s("chat-8b-05") == pytest.approx(honest / 10, rel=0.05)
-    twin.clear("chat-8b-05")
-
-
-def test_a_hanging_instance_answers_nothing_until_it_is_cleared(twin: Twin) -> None:
-    address = twin.address("chat-8b-06")
-    twin.order("hang", "chat-8b-06")
-    connection = http.client.HTTPConnection(address, timeout=0.5)
-    connection.request("GET", "/health")
-    with pytest.raises(TimeoutError):
-        connection.getresponse()
-    connection.close()
-    twin.clear("chat-8b-06")
-    assert twin.get("/health", address)[0] == 200
-    assert twin.complete("chat-8b-06", 5)[0] == 200
-
-
-def test_a_crash_cuts_the_stream_and_comes_back_as_another_instance_at_the_same_address(twin: Twin) -> None:
-    before = twin.instance("chat-8b-07")
-    connection = http.client.HTTPConnection(before["address"], timeout=20)
-    connection.request("POST", CHAT, json.dumps(body(5000)))
-    answer = connection.getresponse()
-    assert answer.read(20)
-    twin.order("crash", "chat-8b-07")
-    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
-        answer.read()
-    answer.close()
-    connection.close()
-    eventually(lambda: twin.instance("chat-8b-07")["phase"] == "serving", 20)
-    after = twin.instance("chat-8b-07")
-    assert after["address"] == before["address"]
-    assert after["instance_id"] != before["instance_id"]
-    assert twin.value("chat-8b-07", "vllm:generation_tokens_total") == 0
-    assert twin.json("/truth")["broken_requests"]["chat-8b-07"] == 1
-
-
-@pytest.mark.parametrize(
-    ("sent", "says"),
-    [
-        ({"kind": "melt", "instance": "chat-8b-01"}, "known: slow, throttle, hang, crash, lying, frozen"),
-        ({"kind": "slow", "instance": "nobody"}, "unknown instance 'nobody'; known: batch-eval-01"),
-        ({"kind": "slow", "instance": "chat-8b-01", "factor": 9}, "factor is 9; allowed 0.05..2"),
-        ({"kind": "slow", "instance": "chat-8b-01", "speed": 1}, "unknown fields ['speed']"),
-    ],
-)
-def test_a_wrong_order_is_refused_in_words_and_does_nothing(
-    twin: Twin, sent: dict[str, Any], says: str
-) -> None:
-    status, raw = ask(twin.control, "POST", "/faults", sent)
-    assert status == 400
-    assert says in json.loads(raw)["error"]
-    assert twin.json("/faults") == []
-
-
 def test_inventory_and_discovery_name_the_same_fleet_and_every_gpu_once(twin: Twin) -> None:
     inventory, engines = twin.json("/inventory"), twin.json("/sd/engines")
     assert {e["labels"]["instance_id"] for e in engines} == {i["instance_id"] for i in inventory["instances"]}
-    assert len(engines) == 24
+    assert len({e["targets"][0] for e in engines}) == len(engines) == 24
     assert sum(node["gpu_count"] for node in inventory["nodes"]) == 48
-    assert sum(each["tp"] for each in inventory["instances"]) == 40
+    held = {node["node_id"]: 0 for node in inventory["nodes"]}
+    for each in inventory["instances"]:
+        held[each["node"]] += each["tp"]
+    assert held == {"n1": 8, "n2": 8, "n3": 8, "n4": 8, "n5": 8, "n6": 0}
     assert [node["node_id"] for node in inventory["nodes"] if node["pool"] is None] == ["n6"]
+
+
+def test_every_target_of_discovery_answers_and_has_its_labels(twin: Twin) -> None:
+    engine = twin.json("/sd/engines")[0]
+    assert set(engine["labels"]) == {"cluster", "pool", "instance_id", "node", "pod", "namespace"}
+    assert engine["labels"]["pod"] == "chat-8b-01"
+    for each in twin.json("/sd/engines"):
+        assert twin.get("/health", each["targets"][0])[0] == 200
+    gpus = twin.json("/sd/gpus")
+    assert [each["labels"] for each in gpus] == [{"cluster": "demo", "node": f"n{n}"} for n in range(1, 7)]
+
+
+def test_an_instance_that_is_drained_says_so_and_can_stay_after_all(twin: Twin) -> None:
+    assert twin.instance("vision-01")["phase"] == "serving"
     assert ask(twin.control, "POST", "/drain/vision-01")[0] == 200
     assert twin.instance("vision-01")["phase"] == "draining"
-    ask(twin.control, "DELETE", "/drain/vision-01")
+    assert twin.complete("vision-01", 3, model="vision-12b")[0] == 200
+    assert ask(twin.control, "DELETE", "/drain/vision-01")[0] == 200
     assert twin.instance("vision-01")["phase"] == "serving"
+    assert ask(twin.control, "POST", "/drain/nobody")[0] == 404
+
+
+RANGES = {
+    "DCGM_FI_DEV_SM_CLOCK": (1980, 1980),
+    "DCGM_FI_DEV_GPU_TEMP": (34, 62),
+    "DCGM_FI_DEV_POWER_USAGE": (95, 620),
+    "DCGM_FI_DEV_GPU_UTIL": (0, 100),
+    "DCGM_FI_DEV_XID_ERRORS": (0, 0),
+    "DCGM_FI_DEV_FB_FREE": (0, 81_559),
+    "DCGM_FI_DEV_FB_USED": (0, 81_559),
+    "DCGM_FI_PROF_SM_ACTIVE": (0, 1),
+    "DCGM_FI_PROF_DRAM_ACTIVE": (0, 1),
+}
+
+
+def test_a_node_s_exporter_speaks_of_its_eight_cards_and_of_who_holds_them(twin: Twin) -> None:
+    families = {family.name: family for family in twin.cards("n2")}
+    assert set(families) == set(RANGES)
+    for name, (low, high) in RANGES.items():
+        assert all(low <= each.value <= high for each in families[name].samples), name
+    samples = families["DCGM_FI_DEV_FB_USED"].samples
+    used = {each.labels["gpu"]: (each.labels["pod"], each.value) for each in samples}
+    assert [used[str(gpu)][0] for gpu in (0, 3, 4, 7)] == [
+        "chat-8b-09",
+        "chat-8b-12",
+        "batch-eval-01",
+        "batch-eval-04",
+    ]
+    assert {value for _, value in used.values()} == {round(0.9 * 81_559)}
+    assert {each.labels["pod"] for each in twin.cards("n6")[0].samples} == {""}
+
+
+def test_a_card_is_busy_while_steps_run_and_idle_before_and_after(twin: Twin) -> None:
+    def busy() -> float:
+        return twin.card("n5", "DCGM_FI_DEV_GPU_UTIL", "2")
+
+    slot, active = "vision-02", "DCGM_FI_PROF_SM_ACTIVE"
+    assert twin.instance(slot)["node"] == "n5"
+    eventually(lambda: busy() == 0, 10)
+    assert twin.card("n5", active, "3") == 0
+    with streaming(twin.address(slot), 100_000, model="vision-12b"):
+        eventually(lambda: busy() > 90, 20)
+        assert 0.18 < twin.card("n5", active, "3") <= 0.8
+    eventually(lambda: busy() == 0, 10)
 
 
 def test_a_port_in_use_is_said_in_one_line(twin: Twin, tmp_path: Path) -> None:
-    process = serve(tmp_path / "second.log", "--port", twin.control.rpartition(":")[2])
-    assert process.wait(20) == 1
-    said = (tmp_path / "second.log").read_text("utf-8")
-    assert said.startswith("Error: cannot listen on 127.0.0.1:")
+    log = tmp_path / "second.log"
+    with running([*TWIN, "--port", twin.control.rpartition(":")[2]], log) as process:
+        assert process.wait(20) == 1
+    said = log.read_text("utf-8")
+    assert said.startswith(f"Error: cannot listen on {twin.control}: ")
     assert len(said.splitlines()) == 1
 
 
 def test_sigterm_ends_it_also_with_streams_open(tmp_path: Path) -> None:
-    log, port = tmp_path / "twin.log", free_port()
-    process = serve(log, "--port", str(port))
-    eventually(lambda: '"control"' in log.read_text("utf-8"), 30)
-    own = Twin(f"127.0.0.1:{port}")
-    connection = http.client.HTTPConnection(own.address("chat-8b-01"), timeout=20)
-    connection.request("POST", CHAT, json.dumps(body(5000)))
-    assert connection.getresponse().read(20)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
-    connection.close()
+    log = tmp_path / "twin.log"
+    with twin_running(log) as (own, process), streaming(own.address("chat-8b-01"), 5000):
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
     assert len(log.read_text("utf-8").splitlines()) == 1

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from controlplane.twin.engine.costs import Costs, blocks_for
@@ -40,11 +40,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """One finished step: from `start` to `end` with `decoding` sequences that made a token,
-    `prompt_tokens` processed, and what came of it."""
+    """One finished step: from `start` to `end` over `sequences`, of which `decoding` made a token,
+    with `prompt_tokens` processed, and what came of it."""
 
     start: float
     end: float
+    sequences: int
     decoding: int
     prompt_tokens: int
     events: tuple[Event, ...]
@@ -82,6 +83,10 @@ class _Step:
     chunks: tuple[tuple[Sequence, int], ...]
     events: tuple[Event, ...]
 
+    @property
+    def sequences(self) -> int:
+        return len(self.decodes) + len(self.chunks)
+
 
 @dataclass(slots=True)
 class Engine:
@@ -113,6 +118,18 @@ class Engine:
     def owes_first_token(self) -> bool:
         """Whether somebody inside still waits for a first token."""
         return bool(self.waiting) or any(each.generated == 0 for each in self.running)
+
+    def progress(self, now: float) -> tuple[float, int]:
+        """Seconds that the step in progress has run, and its sequences; zeros while idle."""
+        if self._step is None:
+            return 0.0, 0
+        return max(0.0, min(now, self._step.end) - self._step.start), self._step.sequences
+
+    def postpone(self, since: float, now: float) -> None:
+        """Nothing ran from `since` until `now`: the step in progress ends that much later."""
+        if self._step is not None:
+            lost = now - max(since, self._step.start)
+            self._step = replace(self._step, start=self._step.start + lost, end=self._step.end + lost)
 
     def fits(self, prompt_tokens: int, output_tokens: int) -> bool:
         """Whether such a request could ever be served by this instance."""
@@ -218,7 +235,7 @@ class Engine:
         self._drop_aborted()
         self._begin(step.end)
         prompt = sum(count for _, count in step.chunks)
-        return Finished(step.start, step.end, len(made), prompt, tuple(events))
+        return Finished(step.start, step.end, step.sequences, len(made), prompt, tuple(events))
 
     def _token(self, sequence: Sequence, at: float) -> list[Event]:
         """One more output token; its own KV is computed by the step that reads it."""

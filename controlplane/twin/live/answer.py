@@ -15,6 +15,20 @@ DONE = b"data: [DONE]\n\n"
 class BadRequest(Exception):
     """The body cannot be served; the text says which field and what is allowed."""
 
+    status = 400
+    kind = "BadRequestError"
+
+    def body(self) -> dict[str, Any]:
+        """The answer in the form that vLLM gives an error."""
+        return {"error": {"message": str(self), "type": self.kind, "param": None, "code": self.status}}
+
+
+class UnknownModel(BadRequest):
+    """Another model than the one that is served; vLLM answers 404."""
+
+    status = 404
+    kind = "NotFoundError"
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -31,21 +45,23 @@ def parse(raw: bytes, served: str) -> Asked:
     """Read a body for the model that is `served`.
 
     The fields `prompt_tokens` and `output_tokens` are extensions for traces: the prompt's length
-    without its text, and the answer's without a model. Raises BadRequest.
+    without its text, and the answer's without a model. null counts as absent. Raises BadRequest.
     """
     try:
-        body = json.loads(raw)
-    except ValueError as error:
-        raise BadRequest("the body is not JSON") from error
-    if not isinstance(body, dict) or not isinstance(body.get("model"), str):
+        read = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest("the body is not JSON, or nested too deeply") from error
+    body = {key: value for key, value in read.items() if value is not None} if isinstance(read, dict) else {}
+    if not isinstance(body.get("model"), str):
         raise BadRequest("model: a name is required")
     if body["model"] != served:
-        raise BadRequest(f"model: {body['model']!r} is not served here, {served!r} is")
+        raise UnknownModel(f"model: {body['model']!r} is not served here, {served!r} is")
     longest = body.get("max_tokens", body.get("max_completion_tokens", DEFAULT_OUTPUT))
+    prompt = body["prompt_tokens"] if "prompt_tokens" in body else _prompt_length(body)
     options = body.get("stream_options")
     return Asked(
         model=body["model"],
-        prompt_tokens=_count(body.get("prompt_tokens", _prompt_length(body)), "prompt_tokens"),
+        prompt_tokens=_count(prompt, "prompt_tokens"),
         output_tokens=_count(body.get("output_tokens", longest), "max_tokens"),
         stream=body.get("stream") is True,
         usage=isinstance(options, dict) and options.get("include_usage") is True,
@@ -59,8 +75,9 @@ def _count(value: object, field: str) -> int:
 
 
 def _prompt_length(body: dict[str, Any]) -> int:
-    messages = body.get("messages")
-    text = body.get("prompt") if messages is None else messages
+    text = body.get("messages", body.get("prompt"))
+    if text is None:
+        raise BadRequest("messages (or prompt, or prompt_tokens) is required")
     length = len(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False))
     return max(1, length // CHARACTERS_A_TOKEN)
 

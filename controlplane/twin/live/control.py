@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from aiohttp import web
@@ -23,12 +23,22 @@ HELD_SHARE, LOADING_SHARE = 0.9, 0.2
 """Share of a card's memory that is taken: an engine claims its KV blocks at the start, all at once."""
 
 
-class Sampler:
-    """Each instance's duty and mean batch over the last sample period."""
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one start of an engine had done by an instant; see `Pace.work`."""
 
-    def __init__(self, instances: Mapping[str, TwinInstance]) -> None:
-        self._instances = instances
-        self._before: dict[str, tuple[float, int]] = {}
+    at: float
+    process: object
+    busy_s: float
+    sequence_s: float
+
+
+class Sampler:
+    """Each instance's duty (0..1) and mean sequences in a step over the last sample period."""
+
+    def __init__(self, instances: Mapping[str, TwinInstance], over: Callable[[TwinInstance], None]) -> None:
+        self._instances, self._over = instances, over
+        self._before: dict[str, Sample] = {}
         self.duty: dict[str, tuple[float, float]] = {}
 
     async def run(self) -> None:
@@ -36,18 +46,22 @@ class Sampler:
         while True:
             await asyncio.sleep(SAMPLE_S)
             for slot, instance in self._instances.items():
-                self.duty[slot] = self._sample(slot, instance)
+                now = Sample(
+                    asyncio.get_running_loop().time(), instance.process, *instance.process.pace.work()
+                )
+                self.duty[slot] = shares(self._before.get(slot), now)
+                self._before[slot] = now
                 if instance.fault is not None and instance.fault.over(time.time()):
-                    instance.order(None)
+                    self._over(instance)
 
-    def _sample(self, slot: str, instance: TwinInstance) -> tuple[float, float]:
-        stats = instance.process.pace.stats
-        steps = sum(stats.histograms["iteration_tokens_total"].counts)
-        busy_before, steps_before = self._before.get(slot, (0.0, 0))
-        self._before[slot] = (stats.busy_s, steps)
-        moved = steps > steps_before
-        duty = min(1.0, max(0.0, stats.busy_s - busy_before) / SAMPLE_S)
-        return duty, float(len(instance.engine.running)) if moved else 0.0
+
+def shares(before: Sample | None, now: Sample) -> tuple[float, float]:
+    """Duty and mean sequences between two samples; zeros where no two of one process are there."""
+    if before is None or before.process is not now.process:
+        return 0.0, 0.0
+    busy = now.busy_s - before.busy_s
+    sequences = (now.sequence_s - before.sequence_s) / busy if busy > 0.0 else 0.0
+    return min(1.0, busy / (now.at - before.at)), sequences
 
 
 class Control:
@@ -64,7 +78,7 @@ class Control:
         self.owners = owners
         self.instances = instances
         self.lateness = lateness
-        self.sampler = Sampler(instances)
+        self.sampler = Sampler(instances, self._end)
         self.exporters: dict[str, str] = {}
         self.ordered: list[dict[str, Any]] = []
 
@@ -187,7 +201,12 @@ class Control:
             fault = parse(await request.json(), frozenset(self.instances), time.time())
         except ValueError as error:
             return web.json_response({"error": str(error)}, status=400)
-        self.instances[fault.slot].order(fault)
+        instance = self.instances[fault.slot]
+        if instance.phase == "loading":
+            problem = f"{fault.slot} is loading: nothing runs there that could break"
+            return web.json_response({"error": problem}, status=409)
+        self._end(instance)  # one fault at a time
+        instance.order(fault)
         self.ordered.append({**asdict(fault), "cleared_at": None})
         return web.json_response(asdict(fault), status=201)
 
@@ -195,11 +214,14 @@ class Control:
         instance = self.instances.get(slot_of(request.match_info["instance"]))
         if instance is None:
             return self._unknown(request.match_info["instance"])
+        self._end(instance)
+        return web.json_response({"cleared": instance.spec.slot})
+
+    def _end(self, instance: TwinInstance) -> None:
         instance.order(None)
         for entry in self.ordered:
             if entry["slot"] == instance.spec.slot and entry["cleared_at"] is None:
                 entry["cleared_at"] = time.time()
-        return web.json_response({"cleared": instance.spec.slot})
 
     async def _drain(self, request: web.Request) -> web.Response:
         instance = self.instances.get(slot_of(request.match_info["instance"]))

@@ -1,9 +1,16 @@
-"""One engine's `/metrics`: names, types, labels and buckets of vLLM 0.32."""
+"""One engine's `/metrics`: names, types, labels, buckets and help texts of vLLM 0.32.
+
+A fleet is scraped some 24 times a second, so what can't change is printed once: the families that
+stand still as a whole, and of the histograms everything but their values. Families therefore come
+in another order than vLLM's; each is printed by the same library.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -14,8 +21,10 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from controlplane.twin.engine.costs import BLOCK_TOKENS
+from controlplane.twin.live.helps import HELP
 from controlplane.twin.live.histogram import Histogram
 from controlplane.twin.live.stats import Stats
 
@@ -24,8 +33,17 @@ HTTP_HIGHR = (
     30.0, 60.0,
 )  # fmt: skip
 HTTP_LOWR = (0.1, 0.5, 1.0)
-HANDLERS = (("/v1/chat/completions", "POST"), ("/v1/completions", "POST"), ("/v1/models", "GET"))
+HANDLERS = ("/v1/chat/completions", "/v1/completions", "/v1/models")
+KEPT = 1024
+"""Texts kept, one of each kind for a start of an instance."""
 
+PYTHON = {
+    "implementation": "CPython",
+    "major": "3",
+    "minor": "11",
+    "patchlevel": "7",
+    "version": "3.11.7",
+}
 CACHE_CONFIG = {
     "cache_dtype": "auto",
     "enable_prefix_caching": "False",
@@ -36,11 +54,14 @@ CACHE_CONFIG = {
     "sliding_window": "None",
 }
 
+Rows = Sequence[tuple[Mapping[str, str], float]]
+"""Label values and the sample's value."""
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the engine says of itself at one scrape. `created` and `started` in epoch seconds,
-    `cpu_s`: processor seconds of the process."""
+    """What the engine says of itself at one scrape. `created` in epoch seconds, `cpu_s`: processor
+    seconds of the process, `http`: requests by handler, method and class of status."""
 
     model: str
     running: int
@@ -52,217 +73,184 @@ class Snapshot:
     http: Mapping[tuple[str, str, str], int]
 
 
-class _Families(Collector):
-    """Yields the families of one scrape, in the order in which vLLM prints them."""
+def render(snapshot: Snapshot, stats: Stats) -> bytes:
+    """The text of one scrape."""
+    moving = _text(lambda: _moving(snapshot, stats))
+    steady = _steady_text(snapshot.model, snapshot.kv_tokens, snapshot.created)
+    return (moving + steady + _histograms_text(snapshot, stats)).encode()
 
-    def __init__(self, snapshot: Snapshot, stats: Stats) -> None:
-        self._now, self._stats = snapshot, stats
-        self._labels = {"engine": "0", "model_name": snapshot.model}
+
+class _Families(Collector):
+    def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
+        self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._process()
-        yield from self._gauges()
-        yield from self._counters()
-        yield from self._histograms()
-        yield self._cache_config()
-        yield from self._http()
-
-    def _counter(self, name: str, text: str, rows: Sequence[tuple[dict[str, str], float]]) -> Metric:
-        family = CounterMetricFamily(name, text, labels=list(rows[0][0]))
-        for labels, value in rows:
-            family.add_metric(list(labels.values()), value, created=self._now.created)
-        return family
-
-    def _gauge(self, name: str, text: str, rows: Sequence[tuple[dict[str, str], float]]) -> Metric:
-        family = GaugeMetricFamily(name, text, labels=list(rows[0][0]))
-        for labels, value in rows:
-            family.add_metric(list(labels.values()), value)
-        return family
-
-    def _process(self) -> Iterator[Metric]:
-        for name, text in (
-            ("python_gc_objects_collected", "Objects collected during gc"),
-            ("python_gc_objects_uncollectable", "Uncollectable objects found during GC"),
-            ("python_gc_collections", "Number of times this generation was collected"),
-        ):
-            family = CounterMetricFamily(name, text, labels=["generation"])
-            for generation in "012":
-                family.add_metric([generation], 0.0)
-            yield family
-        version = {
-            "implementation": "CPython",
-            "major": "3",
-            "minor": "11",
-            "patchlevel": "7",
-            "version": "3.11.7",
-        }
-        yield self._gauge("python_info", "Python platform information", [(version, 1.0)])
-        for name, text, value in (
-            ("process_virtual_memory_bytes", "Virtual memory size in bytes.", 2.0e9),
-            ("process_resident_memory_bytes", "Resident memory size in bytes.", 6.4e8),
-            (
-                "process_start_time_seconds",
-                "Start time of the process since unix epoch in seconds.",
-                self._now.created,
-            ),
-        ):
-            yield GaugeMetricFamily(name, text, value=value)
-        yield CounterMetricFamily(
-            "process_cpu_seconds", "Total user and system CPU time spent in seconds.", value=self._now.cpu_s
-        )
-        yield GaugeMetricFamily("process_open_fds", "Number of open file descriptors.", value=34.0)
-        yield GaugeMetricFamily("process_max_fds", "Maximum number of open file descriptors.", value=20000.0)
-
-    def _gauges(self) -> Iterator[Metric]:
-        own, now = self._labels, self._now
-        yield self._gauge(
-            "vllm:num_requests_running",
-            "Number of requests in model execution batches.",
-            [(own, now.running)],
-        )
-        yield self._gauge(
-            "vllm:num_requests_waiting", "Number of requests waiting to be processed.", [(own, now.waiting)]
-        )
-        yield self._gauge(
-            "vllm:num_requests_waiting_by_reason",
-            "Number of waiting requests by reason.",
-            [({**own, "reason": "capacity"}, now.waiting), ({**own, "reason": "deferred"}, 0.0)],
-        )
-        yield self._gauge(
-            "vllm:engine_sleep_state",
-            "Engine sleep state.",
-            [
-                ({**own, "sleep_state": state}, float(state == "awake"))
-                for state in ("awake", "weights_offloaded", "discard_all")
-            ],
-        )
-        yield self._gauge(
-            "vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", [(own, now.kv_use)]
-        )
-
-    def _counters(self) -> Iterator[Metric]:
-        own, stats = self._labels, self._stats
-        prompt = float(stats.prompt_tokens)
-        for kind in ("flops", "read_bytes", "write_bytes"):
-            yield self._counter(f"vllm:estimated_{kind}_per_gpu", f"Estimated {kind} per GPU.", [(own, 0.0)])
-        for name in ("prefix_cache", "external_prefix_cache", "mm_cache"):
-            queried = prompt if name == "prefix_cache" else 0.0
-            yield self._counter(f"vllm:{name}_queries", f"Queries of the {name}.", [(own, queried)])
-            yield self._counter(f"vllm:{name}_hits", f"Hits of the {name}.", [(own, 0.0)])
-        yield self._counter(
-            "vllm:num_preemptions",
-            "Cumulative number of preemption from the engine.",
-            [(own, float(stats.preemptions))],
-        )
-        yield self._counter("vllm:prompt_tokens", "Number of prefill tokens processed.", [(own, prompt)])
-        yield self._counter(
-            "vllm:prompt_tokens_by_source",
-            "Number of prompt tokens by source.",
-            [
-                ({**own, "source": source}, prompt if source == "local_compute" else 0.0)
-                for source in ("local_compute", "local_cache_hit", "external_kv_transfer")
-            ],
-        )
-        yield self._counter(
-            "vllm:prompt_tokens_cached", "Number of cached prompt tokens (local + external).", [(own, 0.0)]
-        )
-        yield self._counter(
-            "vllm:prompt_tokens_cached_by_source",
-            "Prefix-cache hit tokens by the cache tier that supplied them.",
-            [
-                ({**own, "source": source}, 0.0)
-                for source in ("device", "host", "p2p", "disk", "external_unspecified")
-            ],
-        )
-        yield self._counter(
-            "vllm:generation_tokens",
-            "Number of generation tokens processed.",
-            [(own, float(stats.generation_tokens))],
-        )
-        yield self._counter(
-            "vllm:request_success",
-            "Count of successfully processed requests.",
-            [
-                ({"engine": "0", "finished_reason": reason, "model_name": self._now.model}, float(count))
-                for reason, count in stats.finished.items()
-            ],
-        )
-        yield self._counter(
-            "vllm:admission_rejections",
-            "Number of admission attempts rejected by a queue limit, by reason.",
-            [
-                ({"model_name": self._now.model, "reason": reason}, 0.0)
-                for reason in ("max_num_queued_reqs", "max_num_queued_tokens")
-            ],
-        )
-
-    def _histograms(self) -> Iterator[Metric]:
-        for name, histogram in self._stats.histograms.items():
-            yield _histogram(
-                f"vllm:{name}", f"Histogram of {name}.", self._labels, histogram, self._now.created
-            )
-
-    def _cache_config(self) -> Metric:
-        blocks = self._now.kv_tokens // BLOCK_TOKENS
-        sizes = {
-            "block_size": str(BLOCK_TOKENS),
-            "engine": "0",
-            "kv_cache_size_tokens": str(self._now.kv_tokens),
-            "num_gpu_blocks": str(blocks),
-        }
-        labels = dict(sorted({**CACHE_CONFIG, **sizes}.items()))
-        return self._gauge(
-            "vllm:cache_config_info", "Information of the LLMEngine CacheConfig", [(labels, 1.0)]
-        )
-
-    def _http(self) -> Iterator[Metric]:
-        rows = [
-            ({"handler": handler, "method": method, "status": status}, float(count))
-            for (handler, method, status), count in self._now.http.items()
-        ] or [({"handler": HANDLERS[0][0], "method": "POST", "status": "2xx"}, 0.0)]
-        yield self._counter("http_requests", "Total number of requests by method, status and handler.", rows)
-        for side in ("request", "response"):
-            family = SummaryMetricFamily(
-                f"http_{side}_size_bytes", f"Content length of {side}s by handler.", labels=["handler"]
-            )
-            for handler, _method in HANDLERS:
-                family.add_metric([handler], 0, 0.0)
-                family.add_sample(f"{family.name}_created", {"handler": handler}, self._now.created)
-            yield family
-        yield _histogram(
-            "http_request_duration_highr_seconds",
-            "Latency with many buckets.",
-            {},
-            Histogram(HTTP_HIGHR),
-            self._now.created,
-        )
-        for handler, method in HANDLERS[:1]:
-            labels = {"handler": handler, "method": method}
-            yield _histogram(
-                "http_request_duration_seconds",
-                "Latency with few buckets.",
-                labels,
-                Histogram(HTTP_LOWR),
-                self._now.created,
-            )
+        return self._families()
 
 
-def _histogram(
-    name: str, text: str, labels: Mapping[str, str], histogram: Histogram, created: float
-) -> Metric:
-    family = HistogramMetricFamily(name, text, labels=list(labels))
-    family.add_metric(list(labels.values()), histogram.cumulative(), histogram.total)
-    _created(family, labels, created)
+def _text(families: Callable[[], Iterator[Metric]]) -> str:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(families))
+    return generate_latest(registry).decode()
+
+
+def _labels(model: str) -> dict[str, str]:
+    return {"engine": "0", "model_name": model}
+
+
+def _gauge(name: str, rows: Rows) -> Metric:
+    family = GaugeMetricFamily(name, HELP[name], labels=list(rows[0][0]))
+    for labels, value in rows:
+        family.add_metric(list(labels.values()), value)
     return family
 
 
-def _created(family: Metric, labels: Mapping[str, str], created: float) -> None:
-    """The `_created` gauge that the Python client prints beside every histogram."""
-    family.add_sample(f"{family.name}_created", dict(labels), created)
+def _counter(name: str, rows: Rows, created: float | None) -> Metric:
+    """`created` None: without a `_created` series, as those of the Python runtime are."""
+    family = CounterMetricFamily(name, HELP[name], labels=list(rows[0][0]))
+    for labels, value in rows:
+        family.add_metric(list(labels.values()), value, created=created)
+    return family
 
 
-def render(snapshot: Snapshot, stats: Stats) -> bytes:
-    """The text of one scrape."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Families(snapshot, stats))
-    return generate_latest(registry)
+def _histogram(name: str, labels: Mapping[str, str], bounds: Sequence[float], created: float) -> Metric:
+    """An empty one, with the `_created` gauge that the Python client prints beside it."""
+    family = HistogramMetricFamily(name, HELP[name], labels=list(labels))
+    family.add_metric(list(labels.values()), Histogram(bounds).cumulative(), 0.0)
+    family.add_sample(f"{name}_created", dict(labels), created)
+    return family
+
+
+def _moving(now: Snapshot, stats: Stats) -> Iterator[Metric]:
+    """What changes from scrape to scrape, but for the histograms."""
+    own = _labels(now.model)
+    yield _counter("process_cpu_seconds", [({}, now.cpu_s)], None)
+    yield _gauge("vllm:num_requests_running", [(own, now.running)])
+    yield _gauge("vllm:num_requests_waiting", [(own, now.waiting)])
+    reasons: Rows = [({**own, "reason": "capacity"}, now.waiting), ({**own, "reason": "deferred"}, 0.0)]
+    yield _gauge("vllm:num_requests_waiting_by_reason", reasons)
+    yield _gauge("vllm:kv_cache_usage_perc", [(own, now.kv_use)])
+    for name, count in (
+        ("num_preemptions", stats.preemptions),
+        ("prompt_tokens", stats.prompt_tokens),
+        ("generation_tokens", stats.generation_tokens),
+    ):
+        yield _counter(f"vllm:{name}", [(own, count)], now.created)
+    sources = {"local_compute": stats.prompt_tokens, "local_cache_hit": 0, "external_kv_transfer": 0}
+    by_source: Rows = [({**own, "source": source}, count) for source, count in sources.items()]
+    yield _counter("vllm:prompt_tokens_by_source", by_source, now.created)
+    ends: Rows = [({**own, "finished_reason": reason}, count) for reason, count in stats.finished.items()]
+    yield _counter("vllm:request_success", ends, now.created)
+    yield _counter("http_requests", _requests(now), now.created)
+
+
+def _requests(now: Snapshot) -> Rows:
+    counts = now.http or {(HANDLERS[0], "POST", "2xx"): 0}
+    return [
+        ({"handler": handler, "method": method, "status": status}, count)
+        for (handler, method, status), count in counts.items()
+    ]
+
+
+@lru_cache(maxsize=KEPT)
+def _steady_text(model: str, kv_tokens: int, created: float) -> str:
+    return _text(lambda: _steady(model, kv_tokens, created))
+
+
+def _steady(model: str, kv_tokens: int, created: float) -> Iterator[Metric]:
+    """What stays the same for the life of a process."""
+    yield from _runtime(created)
+    yield from _unused(model, created)
+    own = _labels(model)
+    states = ("awake", "weights_offloaded", "discard_all")
+    yield _gauge(
+        "vllm:engine_sleep_state",
+        [({**own, "sleep_state": state}, float(state == "awake")) for state in states],
+    )
+    sizes = {
+        "block_size": str(BLOCK_TOKENS),
+        "engine": "0",
+        "kv_cache_size_tokens": str(kv_tokens),
+        "num_gpu_blocks": str(kv_tokens // BLOCK_TOKENS),
+    }
+    yield _gauge("vllm:cache_config_info", [(dict(sorted({**CACHE_CONFIG, **sizes}.items())), 1.0)])
+    yield from _http(created)
+
+
+def _runtime(created: float) -> Iterator[Metric]:
+    for name in (
+        "python_gc_objects_collected",
+        "python_gc_objects_uncollectable",
+        "python_gc_collections",
+    ):
+        yield _counter(name, [({"generation": generation}, 0.0) for generation in "012"], None)
+    yield _gauge("python_info", [(PYTHON, 1.0)])
+    for name, value in (
+        ("process_virtual_memory_bytes", 2.0e9),
+        ("process_resident_memory_bytes", 6.4e8),
+        ("process_start_time_seconds", created),
+        ("process_open_fds", 34.0),
+        ("process_max_fds", 20_000.0),
+    ):
+        yield _gauge(name, [({}, value)])
+
+
+def _unused(model: str, created: float) -> Iterator[Metric]:
+    """Counters of what the twin never does."""
+    own = _labels(model)
+    for name in (
+        "estimated_flops_per_gpu",
+        "estimated_read_bytes_per_gpu",
+        "estimated_write_bytes_per_gpu",
+        "prefix_cache_queries",
+        "prefix_cache_hits",
+        "external_prefix_cache_queries",
+        "external_prefix_cache_hits",
+        "mm_cache_queries",
+        "mm_cache_hits",
+        "prompt_tokens_cached",
+    ):
+        yield _counter(f"vllm:{name}", [(own, 0.0)], created)
+    tiers = ("device", "host", "p2p", "disk", "external_unspecified")
+    by_tier: Rows = [({**own, "source": tier}, 0.0) for tier in tiers]
+    yield _counter("vllm:prompt_tokens_cached_by_source", by_tier, created)
+    limits = ("max_num_queued_reqs", "max_num_queued_tokens")
+    by_limit: Rows = [({"model_name": model, "reason": limit}, 0.0) for limit in limits]
+    yield _counter("vllm:admission_rejections", by_limit, created)
+
+
+def _http(created: float) -> Iterator[Metric]:
+    """The API server's own sizes and times; the twin doesn't count them."""
+    for name in ("http_request_size_bytes", "http_response_size_bytes"):
+        family = SummaryMetricFamily(name, HELP[name], labels=["handler"])
+        for handler in HANDLERS:
+            family.add_metric([handler], 0, 0.0)
+            family.add_sample(f"{name}_created", {"handler": handler}, created)
+        yield family
+    yield _histogram("http_request_duration_highr_seconds", {}, HTTP_HIGHR, created)
+    one = {"handler": HANDLERS[0], "method": "POST"}
+    yield _histogram("http_request_duration_seconds", one, HTTP_LOWR, created)
+
+
+def _histograms_text(now: Snapshot, stats: Stats) -> str:
+    values = (
+        value
+        for each in stats.histograms.values()
+        for value in (*accumulate(each.counts), sum(each.counts), each.total)
+    )
+    form = _histograms_form(now.model, stats.max_model_len, now.created)
+    return form % tuple(_number(float(value)) for value in values)
+
+
+def _number(value: float) -> str:
+    return str(floatToGoString(value))  # type: ignore[no-untyped-call]  # the library's own notation
+
+
+@lru_cache(maxsize=KEPT)
+def _histograms_form(model: str, max_model_len: int, created: float) -> str:
+    """The histograms' text with `%s` for each value: cumulative counts, then count and sum."""
+    empty = Stats(max_model_len).histograms
+    families = (
+        _histogram(f"vllm:{name}", _labels(model), each.bounds, created) for name, each in empty.items()
+    )
+    return _text(lambda: families).replace("%", "%%").replace(" 0.0\n", " %s\n")

@@ -56,7 +56,7 @@ def parse(body: object, slots: frozenset[str], now: float) -> Fault:
     if unknown:
         raise ValueError(f"unknown fields {unknown}; allowed: kind, instance, factor, for_s")
     kind, slot = body.get("kind"), slot_of(str(body.get("instance")))
-    if kind not in set(FaultKind):
+    if not isinstance(kind, str) or kind not in set(FaultKind):
         raise ValueError(f"unknown kind {kind!r}; known: {', '.join(FaultKind)}")
     if slot not in slots:
         raise ValueError(f"unknown instance {body.get('instance')!r}; known: {', '.join(sorted(slots))}")

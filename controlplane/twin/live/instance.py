@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import time
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
@@ -22,6 +23,9 @@ IDLE_CPU = 0.02
 """Processor seconds a second that an idle engine process burns: its counter never stands still."""
 
 BUSY_CPU = 0.6
+LIE = 0.1
+"""What a lying instance says of its latencies, as a share of the truth."""
+
 MAX_BODY = 64 << 20
 
 
@@ -55,9 +59,10 @@ class Process:
 class TwinInstance:
     """A slot with an engine in it. `phase` is one of loading, serving, draining."""
 
-    def __init__(self, spec: Spec, host: str, port: int, lateness: Lateness) -> None:
+    def __init__(self, spec: Spec, host: str, lateness: Lateness) -> None:
         self.spec = spec
-        self.host, self.port = host, port
+        self.host = host
+        self._held = hold_port(host)
         self.phase = "loading"
         self.ready_at: float | None = None
         self.fault: Fault | None = None
@@ -66,12 +71,13 @@ class TwinInstance:
         self._runner: web.AppRunner | None = None
         self._frozen: bytes | None = None
         self._rebirth: asyncio.Task[None] | None = None
-        self.process = self._new_process()
+        self._open = 0
+        self.process = self._new_process(time.time())
 
     @property
     def address(self) -> str:
         """`host:port` of its socket."""
-        return f"{self.host}:{self.port}"
+        return f"{self.host}:{self._held.getsockname()[1]}"
 
     @property
     def instance_id(self) -> str:
@@ -83,10 +89,10 @@ class TwinInstance:
         """The engine of the present start."""
         return self.process.pace.engine
 
-    def _new_process(self) -> Process:
+    def _new_process(self, started_at: float) -> Process:
         loop = asyncio.get_running_loop()
         engine = Engine(self.spec.costs, self.spec.speed)
-        return Process(time.time(), Pace(engine, Stats(), self.spec.chunk, loop.time, self._lateness))
+        return Process(started_at, Pace(engine, Stats(), self.spec.chunk, loop.time, self._lateness))
 
     async def start(self, *, loaded: bool) -> None:
         """Serve, at once where the weights are `loaded`, else after the cold start."""
@@ -100,8 +106,8 @@ class TwinInstance:
         app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.0, handler_cancellation=True)
         await self._runner.setup()
-        await web.TCPSite(self._runner, self.host, self.port, backlog=1024, reuse_address=True).start()
-        self.port = self._runner.addresses[0][1]  # the same again after a restart, whoever chose it first
+        port = self._held.getsockname()[1]
+        await web.TCPSite(self._runner, self.host, port, backlog=1024, reuse_address=True).start()
         self.process.task = asyncio.create_task(self.process.pace.run())
         self.phase, self.ready_at = "serving", time.time()
 
@@ -113,6 +119,10 @@ class TwinInstance:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+        await self._close()
+        self._held.close()
+
+    async def _close(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -120,42 +130,41 @@ class TwinInstance:
     def order(self, fault: Fault | None) -> None:
         """Put a fault in force, or (None) clear the one that is. A crash takes its course."""
         self.fault, self._frozen = fault, None
-        slowed = fault is not None and fault.kind in {FaultKind.SLOW, FaultKind.THROTTLE}
-        self.engine.speed = self.spec.speed * (fault.factor if fault and slowed else 1.0)
-        if fault is not None and fault.kind is FaultKind.CRASH:
+        kind, pace = self._kind, self.process.pace
+        slowed = kind in {FaultKind.SLOW, FaultKind.THROTTLE}
+        pace.set_speed(self.spec.speed * (fault.factor if fault and slowed else 1.0))
+        pace.stats.claim = LIE if kind is FaultKind.LYING else 1.0
+        if kind is FaultKind.HANG:
+            pace.halt()
+        else:
+            pace.resume()
+        if kind is FaultKind.CRASH:
+            self.phase, self.ready_at = "loading", None
             self._rebirth = asyncio.create_task(self._crash())
-        if fault is not None and fault.kind is FaultKind.HANG:
-            self._halt()
-        elif self.phase == "serving" and (self.process.task is None or self.process.task.done()):
-            self.process.task = asyncio.create_task(self.process.pace.run())
 
     def drain(self, on: bool) -> None:
         """Say that it is leaving (or that it stays after all); whoever routes has to act on it."""
         if self.phase in {"serving", "draining"}:
             self.phase = "draining" if on else "serving"
 
-    def _halt(self) -> None:
-        """Take no step any more: what was streaming stays open and silent."""
-        if self.process.task is not None:
-            self.process.task.cancel()
-
     async def _crash(self) -> None:
-        self.phase, self.ready_at = "loading", None
-        self.broken += self.process.pace.break_all()
+        self.broken += self._open
+        self.process.pace.break_all()
         if self.process.task is not None:
             self.process.task.cancel()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-        self.process, self.fault = self._new_process(), None
+        await self._close()
+        # An id has whole seconds: two starts within one would be taken for the same instance.
+        self.process = self._new_process(max(time.time(), self.process.started_at + 1.0))
+        self.fault = None
         await self.start(loaded=False)
 
-    def _hanging(self) -> bool:
-        return self.fault is not None and self.fault.kind is FaultKind.HANG
+    @property
+    def _kind(self) -> FaultKind | None:
+        return None if self.fault is None else self.fault.kind
 
     async def _hang(self) -> None:
         """Answer nothing while the fault lasts."""
-        while self._hanging():
+        while self._kind is FaultKind.HANG:
             await asyncio.sleep(0.1)
 
     async def _health(self, _request: web.Request) -> web.Response:
@@ -170,15 +179,11 @@ class TwinInstance:
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         await self._hang()
-        kind = None if self.fault is None else self.fault.kind
-        text = self._frozen or render(self._snapshot(lying=kind is FaultKind.LYING), self._counted(kind))
-        if kind is FaultKind.FROZEN:
+        lying = self._kind is FaultKind.LYING
+        text = self._frozen or render(self._snapshot(lying=lying), self.process.pace.stats)
+        if self._kind is FaultKind.FROZEN:
             self._frozen = text
         return web.Response(body=text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
-
-    def _counted(self, kind: FaultKind | None) -> Stats:
-        stats = self.process.pace.stats
-        return boasting(stats) if kind is FaultKind.LYING else stats
 
     def _snapshot(self, *, lying: bool) -> Snapshot:
         process, engine = self.process, self.engine
@@ -195,6 +200,17 @@ class TwinInstance:
         )
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
+        self._open += 1
+        try:
+            await self._hang()
+            return await self._answer(request)
+        except asyncio.CancelledError:
+            self.broken += self._kind is FaultKind.HANG  # the caller gave a silent instance up
+            raise
+        finally:
+            self._open -= 1
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         arrived = asyncio.get_running_loop().time()
         handler = request.path
         try:
@@ -202,15 +218,14 @@ class TwinInstance:
             key, stream = await self._admit(asked, arrived)
         except BadRequest as error:
             self.process.http[handler, "POST", "4xx"] += 1
-            problem = {"error": {"message": str(error), "type": "BadRequestError", "code": 400}}
-            return web.json_response(problem, status=400, headers=self._headers())
+            return web.json_response(error.body(), status=error.status, headers=self._headers())
         self.process.http[handler, "POST", "2xx"] += 1
         writer = Writer("chat" in handler, f"cmpl-{key}", asked.model, int(time.time()))
         process = self.process
         try:
             if asked.stream:
                 return await self._stream(request, asked, stream, writer)
-            return await self._whole(asked, stream, writer)
+            return await self._whole(request, asked, stream, writer)
         finally:
             process.pace.give_up(key)  # does nothing where it is finished
 
@@ -227,23 +242,32 @@ class TwinInstance:
     ) -> web.StreamResponse:
         """Headers at once, as vLLM does; then chunks as they are made."""
         response = web.StreamResponse(headers={**self._headers(), "content-type": "text/event-stream"})
-        await response.prepare(request)
+        with contextlib.suppress(ConnectionResetError):  # the caller left while a chunk was written
+            await response.prepare(request)
+            await self._write(request, asked, stream, writer, response)
+        return response
+
+    async def _write(
+        self, request: web.Request, asked: Asked, stream: Stream, writer: Writer, response: web.StreamResponse
+    ) -> None:
         while not stream.finished or stream.pending:
             await stream.ready.wait()
             if stream.broken:
                 self._cut(request)
-                return response
+                return
             if count := stream.take():
                 await response.write(writer.tokens(count))
         tail = writer.last() + (writer.usage(asked) if asked.usage else b"") + DONE
         await response.write(tail)
-        return response
 
-    async def _whole(self, asked: Asked, stream: Stream, writer: Writer) -> web.Response:
+    async def _whole(
+        self, request: web.Request, asked: Asked, stream: Stream, writer: Writer
+    ) -> web.Response:
         while not stream.finished:
             await stream.ready.wait()
             if stream.broken:
-                raise web.HTTPInternalServerError
+                self._cut(request)
+                return web.Response()
             stream.ready.clear()
         return web.json_response(writer.whole(asked), headers=self._headers())
 
@@ -257,19 +281,16 @@ class TwinInstance:
             request.transport.abort()
 
 
-def boasting(stats: Stats) -> Stats:
-    """The same counters with every latency a tenth of the truth."""
-    shrunk = {
-        name: replace(histogram, counts=list(histogram.counts), total=histogram.total * 0.1)
-        if name.endswith("_seconds")
-        else histogram
-        for name, histogram in stats.histograms.items()
-    }
-    told = Stats(
-        stats.max_model_len, stats.prompt_tokens, stats.generation_tokens, stats.preemptions, stats.finished
-    )
-    told.histograms = shrunk
-    return told
+def hold_port(host: str) -> socket.socket:
+    """A free port, kept for as long as the socket is open: bound, and never listened on.
+
+    While the instance is down its port is refused and nobody else's, so it comes back to the same
+    address. (Linux lets one listener share such a port where both ask to reuse the address.)
+    """
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind((host, 0))
+    return kept
 
 
 def base36(number: int) -> str:

@@ -64,6 +64,7 @@ class Pace:
     streams: dict[int, Stream] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _keys: int = 0
+    _halted_at: float | None = None
 
     def submit(self, life: Life) -> tuple[int, Stream]:
         """Queue a request now. ValueError where it can never fit."""
@@ -83,6 +84,35 @@ class Pace:
             self._catch_up(self.clock())
             self.engine.abort(key)
             self.stats.give_up(key)
+
+    def set_speed(self, speed: float) -> None:
+        """From the next step on. Steps that are over by now were still taken at the old speed."""
+        self._catch_up(self.clock())
+        self.engine.speed = speed
+
+    def halt(self) -> None:
+        """Take no step any more: what was streaming stays open and silent."""
+        if self._halted_at is None:
+            now = self.clock()
+            self._catch_up(now)
+            self._halted_at = now
+
+    def resume(self) -> None:
+        """Go on where it halted; nothing where it never did."""
+        if self._halted_at is not None:
+            self.engine.postpone(self._halted_at, self.clock())
+            self._halted_at = None
+            self._wake.set()
+
+    def work(self) -> tuple[float, float]:
+        """Seconds in which a step ran since the start, and the same times its sequences.
+
+        The step in progress counts as far as it has come.
+        """
+        now = self.clock() if self._halted_at is None else self._halted_at
+        self._catch_up(now)
+        seconds, sequences = self.engine.progress(now)
+        return self.stats.busy_s + seconds, self.stats.sequence_s + seconds * sequences
 
     def break_all(self) -> int:
         """Cut every open stream, as a dying process does. How many there were."""
@@ -109,7 +139,7 @@ class Pace:
 
     def _due(self) -> float | None:
         end = self.engine.next_end
-        if end is None:
+        if end is None or self._halted_at is not None:
             return None
         return end if self.engine.owes_first_token else max(end, self.clock() + GLANCE_S)
 
@@ -126,6 +156,8 @@ class Pace:
             timer.cancel()
 
     def _catch_up(self, now: float) -> None:
+        if self._halted_at is not None:
+            return
         for step in self.engine.advance(now):
             self.stats.step(step)
             self._deliver(step)

@@ -70,7 +70,7 @@ def _instance(settings: Settings, seat: Seat, lateness: Lateness) -> TwinInstanc
         speed=seat.speed,
         cold_start_s=settings.cold_start_s,
     )
-    return TwinInstance(spec, settings.host, 0, lateness)
+    return TwinInstance(spec, settings.host, lateness)
 
 
 async def _listen(stack: contextlib.AsyncExitStack, app: web.Application, host: str, port: int) -> str:
