@@ -132,13 +132,14 @@ class Actor:
         write_targets(self.stage, self._listed, self.share)
 
     def _shows(self) -> bool:
-        """Whether Prometheus itself counts fewer targets than before."""
+        """Whether what the loop reads has become less: targets vanish first, recorded series with the
+        next evaluation of the rules, and only then has anybody lost anything."""
         seen = self._seen()
         return seen is not None and seen < self._full
 
     def _seen(self) -> int | None:
-        """How many engines Prometheus scrapes; None where it does not say."""
-        query = urllib.parse.quote('count(up{job="engines"}) or vector(0)')
+        """How many engines have a recorded reading; None where Prometheus does not say."""
+        query = urllib.parse.quote("count(trimtab:instance:running_requests) or vector(0)")
         try:
             answer = fetch(f"http://127.0.0.1:{self.stage.places.prometheus}/api/v1/query?query={query}", 1.0)
             return int(float(answer["data"]["result"][0]["value"][1]))
