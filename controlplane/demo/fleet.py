@@ -23,6 +23,9 @@ SCRAPE_S = 1.0
 WINDOW_S = 60.0
 WEIGHTS_S = 2.0
 CAPACITY_S = 6.0
+DEADLINE_S = 1.5
+"""How long a cycle waits for all its readings together."""
+
 MAX_AGE_S = 10.0
 """Oldest sample that is acted upon. Longer than a short failure, so that its end is not a gap."""
 
@@ -125,7 +128,7 @@ def fleet_text(places: Places) -> str:
         "prometheus": {
             "url": f"http://127.0.0.1:{places.prometheus}",
             "timeout": "1s",
-            "deadline": "1500ms",
+            "deadline": f"{DEADLINE_S * 1000:g}ms",
             "scrape_interval": f"{SCRAPE_S:g}s",
         },
         "gateways": [{"name": GATEWAY, "kind": "haproxy", "socket": str(places.socket)}],

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from controlplane.demo.act import Mark
-from controlplane.demo.fleet import STARRED
+from controlplane.demo.fleet import DEADLINE_S, STARRED
 from controlplane.demo.record import Told
 from controlplane.demo.timeline import FAILURES, Deed
 from controlplane.domain.conservation import account
@@ -187,9 +187,10 @@ def _failures(material: Material) -> dict[str, Any]:
 
 
 def _while_blind(cycles: Iterable[Told], mark: Mark) -> dict[str, Any]:
-    """Cycles that began after the failure showed and before it was mended."""
-    since = mark.effective_at
-    chosen = [told for told in cycles if since is not None and since <= told.started_at < (mark.to_at or 0.0)]
+    """Cycles that began after the failure showed, and asked their last question before it was mended:
+    one that still waits when a hanging source wakes up is answered after all."""
+    since, until = mark.effective_at, (mark.to_at or 0.0) - DEADLINE_S
+    chosen = [told for told in cycles if since is not None and since <= told.started_at < until]
     return {
         "showed_after_s": None if since is None else round(since - mark.from_at, 1),
         "cycles": len(chosen),

@@ -56,11 +56,11 @@ def changed(base: dict[str, object], changes: dict[str, object]) -> dict[str, ob
 
 
 def write(directory: Path, name: str, content: dict[str, object] | str) -> Path:
-    """Write one file, as YAML where it is data."""
+    """Put a file there at once, so that whoever follows the directory never sees half of it."""
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / name
-    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False))
-    return path
+    path, new = directory / name, directory.parent / f".{name}.new"
+    new.write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False), "utf-8")
+    return new.replace(path)
 
 
 def house(tmp_path: Path, **policies: dict[str, object] | str) -> tuple[Path, Path]:
