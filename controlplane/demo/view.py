@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import re
 from collections.abc import Iterable
 
 from rich.console import Console, Group, RenderableType
@@ -19,6 +20,9 @@ UNEVEN = 0.30
 
 WIDTH = 118
 
+_OTHER_PLACES = re.compile(r"@font-face \{.*?\}\n", re.DOTALL)
+"""Rich's drawing asks a far server for its font; the reader's own monospace does as well."""
+
 
 def picture(scene: Scene) -> RenderableType:
     """The whole view."""
@@ -33,7 +37,7 @@ def svg(scene: Scene) -> str:
     """The view as an SVG drawing."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(picture(scene))
-    return console.export_svg(title="trimtab demo")
+    return _OTHER_PLACES.sub("", console.export_svg(title="trimtab demo"))
 
 
 def _head(scene: Scene) -> RenderableType:
