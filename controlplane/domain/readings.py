@@ -181,15 +181,15 @@ class Column:
         return Missing(CAUSES[int(self.cause[index])])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Column) and all(
-            np.array_equal(mine, theirs, equal_nan=mine.dtype == np.float64)
-            for mine, theirs in zip(self._arrays(), other._arrays(), strict=True)
+        return (
+            isinstance(other, Column)
+            and np.array_equal(self.value, other.value, equal_nan=True)
+            and np.array_equal(self.ok, other.ok)
+            and np.array_equal(self.cause, other.cause)
+            and np.array_equal(self.sampled_at, other.sampled_at, equal_nan=True)
         )
 
     __hash__ = None  # type: ignore[assignment]
-
-    def _arrays(self) -> tuple[Floats, Bools, Codes, Floats]:
-        return self.value, self.ok, self.cause, self.sampled_at
 
     @classmethod
     def of(cls, readings: Sequence[Reading]) -> Self:
