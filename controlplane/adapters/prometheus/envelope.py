@@ -69,7 +69,7 @@ def _no_constant(token: str) -> NoReturn:
 
 def _refusal(status: int, envelope: Mapping[str, Any]) -> BadAnswer:
     kind, text = envelope.get("errorType"), envelope.get("error")
-    cause = Cause.QUERY_TIMEOUT if kind in _TIMEOUTS else Cause.QUERY_FAILED
+    cause = Cause.QUERY_TIMEOUT if isinstance(kind, str) and kind in _TIMEOUTS else Cause.QUERY_FAILED
     return BadAnswer(f"HTTP {status}, status {envelope.get('status')!r}, {kind}: {text}", cause)
 
 
