@@ -23,6 +23,10 @@ PAGES_TO_FOLD = 20
 """A list that folds repeats reads this many times its limit, so that folding leaves enough rows."""
 
 
+_LONGEST_AGO = 10
+"""Letters of the longest "ago" that is still a time."""
+
+
 class Instant(click.ParamType[float]):
     """`2026-12-01T03:00`, `2026-12-01`, or `15m`, `2h`, `1d` ago; UTC."""
 
@@ -33,7 +37,7 @@ class Instant(click.ParamType[float]):
         if isinstance(value, float):
             return value
         unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(value[-1:])
-        if unit and value[:-1].isdigit():
+        if unit and value[:-1].isdecimal() and len(value) <= _LONGEST_AGO:
             return dt.datetime.now(dt.UTC).timestamp() - unit * int(value[:-1])
         try:
             parsed = dt.datetime.fromisoformat(value)

@@ -60,7 +60,11 @@ def file_of(url: str) -> Path | None:
 
 def _sqlite(url: URL) -> Engine:
     if url.database and url.database != ":memory:":
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(url.database).parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidConfig([f"database: {folder} cannot be made: {error.strerror}"]) from error
     engine = create_engine(url, connect_args={"timeout": BUSY_S, "check_same_thread": False})
 
     @event.listens_for(engine, "connect")
@@ -116,3 +120,5 @@ def translated() -> Iterator[None]:
         raise Unavailable(f"the database did not do it: {error.orig}") from error
     except SQLAlchemyError as error:
         raise Unavailable(f"the database did not do it: {type(error).__name__}") from error
+    except OverflowError as error:  # from the driver, which tells of it in no error of its own
+        raise Unavailable("the database did not do it: a number is too large") from error

@@ -10,6 +10,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import text, update
 
 from controlplane.adapters.sql.codec import CODEC, Damaged, pack, unpack
@@ -18,6 +19,7 @@ from controlplane.adapters.sql.lease import FileLease
 from controlplane.adapters.sql.open import Record, open_reader, open_record
 from controlplane.adapters.sql.reader import Filter, Listed
 from controlplane.adapters.sql.tables import CycleRow
+from controlplane.cli.main import main
 from controlplane.domain.ids import DecisionId
 from controlplane.domain.state import State
 from controlplane.ports import InvalidConfig, Unavailable
@@ -159,3 +161,39 @@ def test_pages_follow_one_another_without_gap_or_repeat(record: Record) -> None:
         last = (page[-1].at, page[-1].id)
     assert [each.id for each in paged] == [each.id for each in everything]
     assert len(everything) == 6
+
+
+def test_a_folder_that_cannot_be_made_is_a_mistake_with_words(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidConfig, match="cannot be made"):
+        open_engine(f"sqlite:///{tmp_path / 'file' / 'trimtab.db'}")
+
+
+def test_a_number_beyond_the_database_is_told_in_words(record: Record) -> None:
+    with pytest.raises(Unavailable, match="too large"):
+        record.reader.decision(DecisionId.parse(f"demo:weights:{10**30}:chat-8b"))
+
+
+@pytest.mark.parametrize("command", [["decisions", "list"], ["explain", "demo:weights:1"]])
+def test_a_damaged_row_is_one_sentence(url: str, record: Record, command: list[str]) -> None:
+    write(record, 2)
+    with writing(record.engine) as session:
+        session.execute(text("PRAGMA ignore_check_constraints = 1"))
+        session.execute(text("UPDATE decisions SET mode = 'x'"))
+    told = CliRunner().invoke(main, [*command, "--database", url])
+    assert told.exit_code == 1
+    assert told.output.startswith("Error: the record is damaged: ")
+
+
+def test_an_instant_beyond_the_calendar_is_shown_all_the_same(url: str, record: Record) -> None:
+    write(record, 2)
+    with writing(record.engine) as session:
+        session.execute(text("UPDATE decisions SET decided_at = 9223372036854775807"))
+    told = CliRunner().invoke(main, ["decisions", "list", "--database", url])
+    assert (told.exit_code, "9223372036855 s" in told.output) == (0, True)
+
+
+@pytest.mark.parametrize("since", ["99999999999d", "\N{SUPERSCRIPT TWO}d"])
+def test_a_time_out_of_all_bounds_is_a_usage_error(url: str, record: Record, since: str) -> None:
+    told = CliRunner().invoke(main, ["decisions", "list", "--since", since, "--database", url])
+    assert (told.exit_code, "is no time" in told.output) == (2, True)
