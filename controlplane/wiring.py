@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import threading
@@ -110,12 +111,17 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def only_observing(policies: Policies) -> Policies:
-    """The same policies, in which no kind of action may do anything."""
+    """The same policies, in which no kind of action may do anything.
+
+    Other content has another hash: the record keeps content once a hash, and replay computes from that.
+    """
     pools = {
         pool: replace(policy, weights_mode=Mode.OBSERVE, capacity_mode=Mode.OBSERVE)
         for pool, policy in policies.pools.items()
     }
-    return replace(policies, pools=pools)
+    version = policies.version
+    content_hash = hashlib.sha256(f"{version.content_hash}:observe-only".encode()).hexdigest()
+    return replace(policies, version=replace(version, content_hash=content_hash), pools=pools)
 
 
 @dataclass(slots=True)

@@ -19,6 +19,9 @@ from controlplane.domain.ids import CycleKind, DecisionId
 from controlplane.domain.plan import Outcome
 from controlplane.domain.words import sentence
 
+_LONGEST_AGO = 10
+"""Letters of the longest "ago" that is still a time."""
+
 
 class Instant(click.ParamType[float]):
     """`2026-12-01T03:00`, `2026-12-01`, or `15m`, `2h`, `1d` ago; UTC."""
@@ -30,7 +33,7 @@ class Instant(click.ParamType[float]):
         if isinstance(value, float):
             return value
         unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(value[-1:])
-        if unit and value[:-1].isdigit():
+        if unit and value[:-1].isdecimal() and len(value) <= _LONGEST_AGO:
             return dt.datetime.now(dt.UTC).timestamp() - unit * int(value[:-1])
         try:
             parsed = dt.datetime.fromisoformat(value)

@@ -16,6 +16,7 @@ from controlplane.ports import PortError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+LATEST_S = 253_402_300_799.0  # the end of year 9999
 DEFAULT_URL = "sqlite:///var/trimtab.db"
 
 
@@ -46,6 +47,8 @@ def reader(database: str) -> Iterator[Reader]:
             opened.close()
     except PortError as error:
         raise click.ClickException(str(error)) from error
+    except ValueError as error:  # a word or an instant in a row that no version ever wrote
+        raise click.ClickException(f"the record is damaged: {error}") from error
 
 
 def parse_id(text: str) -> DecisionId | CycleId:
@@ -81,5 +84,7 @@ def unknown(record: Reader, id_: DecisionId | CycleId) -> NoReturn:
 
 
 def stamp(at: float) -> str:
-    """An instant in UTC, ISO 8601, to the second."""
+    """An instant in UTC, ISO 8601, to the second; one beyond the calendar as a damaged row has it."""
+    if not 0.0 <= at <= LATEST_S:
+        return f"{at:.0f} s"
     return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -39,6 +39,8 @@ class _Fold:
 
 def decide_capacity(pool: PoolView, forecast: PoolForecast | None) -> tuple[Decision, PoolState]:
     """How many instances the pool should have, and why."""
+    if pool.unsized:
+        return _left_alone(pool, coverage.assess(pool)), seen_again(pool)
     load = with_forecast(offered_load(pool), forecast)
     view = CapacityView(pool, load, pool.ready + pool.coming)
     evidence = _Fold((), start(float(view.before))).then(view, rules.EVIDENCE)
@@ -73,6 +75,12 @@ def imbalance_input(name: str, imbalance: Imbalance) -> Input:
     if imbalance.value is None:
         return absent(name, "ratio", imbalance.cause, subject=imbalance.counter)
     return figure(name, imbalance.value, "ratio", subject=imbalance.counter)
+
+
+def _left_alone(pool: PoolView, why: Step) -> Decision:
+    """No number at all: a level counted from an unknown size would be an order to shrink."""
+    explanation = Explanation((why, shown(pool)), why.rule, why.code, None, None)
+    return Decision(pool.policy.pool, pool.policy.capacity_mode, Outcome.HELD, (), explanation)
 
 
 def _decision(view: CapacityView, fold: _Fold) -> Decision:

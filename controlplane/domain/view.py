@@ -87,7 +87,12 @@ class PoolView:
     @property
     def blind(self) -> bool:
         """Whether too little is seen for anything but growth."""
-        return self.coverage.share < self.policy.evidence.coverage
+        return self.unsized or self.coverage.share < self.policy.evidence.coverage
+
+    @property
+    def unsized(self) -> bool:
+        """Whether nobody has ever said which instances there are. That is not a pool of none."""
+        return not self.inventory_known and not self.instances
 
     @property
     def ready(self) -> int:

@@ -160,7 +160,7 @@ def action_words(action: Action) -> str:
 
 def _verb(decision: Decision) -> str:
     explanation = decision.explanation
-    if decision.outcome is Outcome.FAILED:
+    if decision.outcome is Outcome.FAILED or explanation.code == coverage.Code.NO_SIZE:
         return "is left alone"
     if explanation.before is None or explanation.after is None:
         return _weights_verb(decision)

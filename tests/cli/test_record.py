@@ -307,6 +307,40 @@ def test_damage_is_found_by_check(trimtab: Trimtab, file: Path) -> None:
     assert any("no parent in runs" in each for each in json.loads(result.stdout)["problems"])
 
 
+def test_a_word_no_version_ever_wrote_is_one_sentence(trimtab: Trimtab, file: Path) -> None:
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("PRAGMA ignore_check_constraints = 1")
+        connection.execute("UPDATE decisions SET mode = 'x'")
+    for arguments in (["decisions", "list"], ["explain", "demo:weights:1"]):
+        told = trimtab(*arguments)
+        assert told.exit_code == 1
+        assert told.output.startswith("Error: ")
+        assert told.output.count("\n") == 1
+
+
+def test_an_instant_beyond_the_calendar_is_shown_all_the_same(trimtab: Trimtab, file: Path) -> None:
+    change(file, "UPDATE decisions SET decided_at = 9223372036854775807")
+    told = trimtab("decisions", "list", "--all")
+    assert (told.exit_code, "9223372036855 s" in told.output) == (0, True)
+
+
+@pytest.mark.parametrize("since", ["99999999999d", "\N{SUPERSCRIPT TWO}d"])
+def test_a_time_out_of_all_bounds_is_a_usage_error(trimtab: Trimtab, since: str) -> None:
+    told = trimtab("decisions", "list", "--since", since)
+    assert (told.exit_code, "is no time" in told.output) == (2, True)
+
+
+def test_a_number_beyond_the_database_is_told_in_words(trimtab: Trimtab) -> None:
+    told = trimtab("decisions", "show", f"demo:weights:{10**30}:chat-8b")
+    assert (told.exit_code, "too large" in told.output) == (1, True)
+
+
+def test_a_folder_that_cannot_be_made_is_a_mistake_with_words(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    told = CliRunner().invoke(main, ["db", "upgrade", "--database", str(tmp_path / "file" / "new" / "x.db")])
+    assert (told.exit_code, "cannot be made" in told.output) == (1, True)
+
+
 def test_an_empty_record_is_a_sentence_and_not_a_bare_head(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'empty.db'}"
     CliRunner().invoke(main, ["db", "upgrade", "--database", url])

@@ -277,6 +277,17 @@ def test_nothing_shrinks_on_an_old_inventory() -> None:
     assert (decision.explanation.code, decision.explanation.after) == ("coverage_no_inventory", 8.0)
 
 
+@pytest.mark.parametrize("cause", [Cause.NOT_ASKED, Cause.QUERY_FAILED])
+def test_a_pool_whose_size_nobody_told_gets_no_number(cause: Cause) -> None:
+    """Not even under a queue: "from 0 to 2" would shrink whatever is there. A pool of none grows."""
+    none = steady_pool(0, 0.0, queue=50.0)
+    assert after(none) == 2
+    decision, memory = decided(replace(none, inventory=Missing(cause)))
+    assert (decision.outcome, decision.actions) == (Outcome.HELD, ())
+    assert (decision.explanation.code, decision.explanation.after) == ("coverage_no_size", None)
+    assert (memory.seen_since, memory.blind) == (None, 1)
+
+
 @pytest.mark.parametrize("running", [4.0, 62.0])
 def test_a_persons_hold_is_the_last_word_until_it_ends(running: float) -> None:
     free = after(steady_pool(8, running))

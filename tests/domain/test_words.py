@@ -13,11 +13,11 @@ from controlplane.domain.explanation import Input, Step, Vote
 from controlplane.domain.ids import CycleId, CycleKind, DecisionId
 from controlplane.domain.observation import Hold, Observation
 from controlplane.domain.policy import Mode
-from controlplane.domain.readings import Cause, Column
+from controlplane.domain.readings import Cause, Column, Missing
 from controlplane.domain.rules import votes
 from controlplane.domain.rules import weights as weight_rules
 from controlplane.domain.state import PoolState
-from tests.builders import MIX, NOW, policies, pool_policy, steady_pool
+from tests.builders import MIX, NOW, observation, policies, pool_policy, steady_pool
 from tests.domain.stories import POOL, decided
 from tests.domain.strategies import observations
 from tests.domain.test_weights import pool
@@ -53,6 +53,15 @@ def test_a_hold_says_what_is_unseen_and_what_ends_it() -> None:
     assert words.sentence(decision) == (
         "chat-8b is held, weights frozen, because 6 of 6 instances are unseen "
         "(coverage 0.00, at least 0.90): no series: its scrape failed, or it is gone."
+    )
+
+
+@pytest.mark.parametrize("kind", CycleKind)
+def test_a_pool_of_unknown_size_is_said_to_be_left_alone(kind: CycleKind) -> None:
+    decision, _ = decided(observation((), {}, {}, kind=kind, world=Missing(Cause.NOT_ASKED)))
+    assert words.sentence(decision) == (
+        "chat-8b is left alone because its size is unknown: "
+        "the orchestrator did not say what exists, nor did it before."
     )
 
 

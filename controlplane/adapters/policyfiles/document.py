@@ -46,7 +46,12 @@ class Document:
     def problem(self, loc: Loc, text: str) -> str:
         """`file:line: key.key: text`."""
         where = ".".join(str(part) for part in loc)
-        return f"{self.path}:{self.line(loc)}: {where + ': ' if where else ''}{text}"
+        return f"{self.path}:{self.line(loc)}: {one_line(f'{where}: ' if where else '')}{one_line(text)}"
+
+
+def one_line(text: str) -> str:
+    """As one line for any terminal: a stranger's file must not write lines or colours of its own there."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def read(path: Path) -> Document:
@@ -149,7 +154,7 @@ class _Walk:
         return "?"
 
     def _report(self, node: yaml.Node, text: str) -> None:
-        self.problems.append(f"{self.path}:{node.start_mark.line + 1}: {text}")
+        self.problems.append(f"{self.path}:{node.start_mark.line + 1}: {one_line(text)}")
 
 
 def _scalar(text: str, *, plain: bool) -> object:

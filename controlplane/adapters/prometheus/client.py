@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 
 import requests
@@ -28,6 +28,7 @@ MAX_BYTES = 64 * 1024 * 1024
 
 _CHUNK = 64 * 1024
 _LANES = 8
+_REMARKS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class PrometheusClient:
         ) as response:
             if response.is_redirect or 300 <= response.status_code < 400:
                 raise BadAnswer(f"HTTP {response.status_code}, a redirect, which is not followed")
-            vector = parse(response.status_code, self._body(response))
+            vector = _shown(door, parse(response.status_code, self._body(response)))
             return Answer(vector, _date(response.headers.get("Date")), time.monotonic() - sent)
 
     def _body(self, response: requests.Response) -> bytes:
@@ -142,6 +143,12 @@ class PrometheusClient:
 def _without_secrets(settings: PrometheusSettings) -> PrometheusSettings:
     """The settings as far as the URL goes: a token file that is late must not stop the start."""
     return PrometheusSettings(settings.url)
+
+
+def _shown(door: Access, vector: Vector) -> Vector:
+    """Remarks as fit for record and logs as errors are: masked, printable, short and few (B-190)."""
+    warnings, notes = (tuple(map(door.scrub, said[:_REMARKS])) for said in (vector.warnings, vector.notes))
+    return replace(vector, warnings=warnings, notes=notes)
 
 
 def _failure(door: Access, error: BaseException) -> Failure:

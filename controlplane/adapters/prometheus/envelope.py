@@ -13,6 +13,7 @@ from controlplane.domain.readings import Cause
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[Ii]nf|NaN)", re.ASCII)
 _TIMEOUTS = frozenset({"timeout", "canceled"})
 _HARMLESS = "PromQL info:"
+_LATEST_S = 253_402_300_799  # the end of year 9999
 _QUOTED = 4096  # far more than is shown: secrets are masked before the text is cut to what is shown
 
 
@@ -69,7 +70,7 @@ def _no_constant(token: str) -> NoReturn:
 
 def _refusal(status: int, envelope: Mapping[str, Any]) -> BadAnswer:
     kind, text = envelope.get("errorType"), envelope.get("error")
-    cause = Cause.QUERY_TIMEOUT if kind in _TIMEOUTS else Cause.QUERY_FAILED
+    cause = Cause.QUERY_TIMEOUT if isinstance(kind, str) and kind in _TIMEOUTS else Cause.QUERY_FAILED
     return BadAnswer(f"HTTP {status}, status {envelope.get('status')!r}, {kind}: {text}", cause)
 
 
@@ -100,7 +101,7 @@ def _samples(data: object) -> tuple[Sample, ...]:
 
 def _sample(item: object) -> Sample:
     match item:
-        case {"metric": dict() as labels, "value": [int() | float() as at, str() as text]}:
+        case {"metric": dict() as labels, "value": [int() | float() as at, str() as text]} if at is not True:
             return Sample(_labels(labels), _number(text), _instant(at))
         case {"histogram": _}:
             raise BadAnswer("a native histogram where a number is due")
@@ -120,7 +121,6 @@ def _number(text: str) -> float:
 
 
 def _instant(at: float) -> float:
-    try:
-        return float(at)
-    except OverflowError:
-        raise BadAnswer("a timestamp beyond all clocks") from None
+    if not 0.0 <= at <= _LATEST_S:
+        raise BadAnswer("a timestamp beyond all clocks")
+    return float(at)

@@ -18,6 +18,8 @@ SKEW_NOTED_S = 30.0
 
 
 _REJECTED = series_name(Helper.GPU_REJECTED, Level.INSTANCE)
+_MOST_REJECTED = 1e6  # of one instance; more is no count, and neither is NaN
+_LONGEST_WINDOW_S = 366 * 86_400.0
 
 
 def health(results: Mapping[str, Result], reader: Reader) -> SourceHealth:
@@ -75,12 +77,14 @@ def _windows(brought: Sequence[Brought], policies: Policies) -> list[str]:
         f"pool {name}: its policy asks for a window of {duration(pool.evidence.window_s)},"
         f" the rules were rendered for {duration(window_s)}"
         for window_s in found
-        if window_s is not None
+        if window_s is not None and 0.0 < window_s <= _LONGEST_WINDOW_S
         for name, pool in policies.pools.items()
         if abs(pool.evidence.window_s - window_s) > 1e-3
     ]
 
 
 def _rejected_by_rules(brought: Sequence[Brought]) -> int:
-    """Raw GPU samples that the templates dropped before averaging (B-007)."""
-    return int(sum(each.table.total(_REJECTED) for each in brought))
+    """Raw GPU samples that the templates dropped before averaging (B-007). What is no count is none."""
+    rows = (row for each in brought if (row := each.table.rows.get(_REJECTED)) is not None)
+    said = (value for row in rows for values in row.values() for value in values)
+    return int(sum(value for value in said if 0.0 <= value <= _MOST_REJECTED))

@@ -48,8 +48,8 @@ def _doubt_of_sample(template: Template, values: Sequence[float], evidence: Evid
     windowed = template.span is not Span.NOW
     if len(values) > 1 or evidence.claimed_twice:
         return Missing(Cause.INCONSISTENT, "more than one series claims this reading")
-    if evidence.age_s is None:
-        return Missing(Cause.UNSEEN if evidence.absent is Cause.NOT_EXPORTED else evidence.absent)
+    if evidence.age_s is None or not math.isfinite(evidence.age_s):
+        return _doubt_of_age(evidence)
     if windowed and evidence.short_history:
         return Missing(Cause.WINDOW_TOO_SHORT)
     if windowed and evidence.false_resets:
@@ -58,6 +58,12 @@ def _doubt_of_sample(template: Template, values: Sequence[float], evidence: Evid
         impossible = evidence.rejected and template.source is Source.GPU
         return Missing(Cause.OUT_OF_RANGE if impossible else evidence.absent)
     return None
+
+
+def _doubt_of_age(evidence: Evidence) -> Missing:
+    if evidence.age_s is not None:
+        return Missing(Cause.NOT_FINITE, f"its age is {evidence.age_s}")
+    return Missing(Cause.UNSEEN if evidence.absent is Cause.NOT_EXPORTED else evidence.absent)
 
 
 def _doubt_of_value(template: Template, value: float, evidence: Evidence) -> Missing | None:
@@ -83,7 +89,7 @@ def _nothing_observed(evidence: Evidence) -> Missing:
 
 def _doubt_of_quantile(edges: tuple[float, float], value: float, evidence: Evidence) -> Missing | None:
     first, last = edges
-    if evidence.count is not None and evidence.count < evidence.min_samples:
+    if evidence.count is not None and not evidence.count >= evidence.min_samples:  # a NaN is not enough
         return Missing(Cause.TOO_FEW, f"{evidence.count:.1f} in the window, {evidence.min_samples:g} needed")
     if value <= first * (1 + _EDGE):
         return Missing(Cause.UNRESOLVABLE, f"inside the first bucket, at most {first:g}")

@@ -53,11 +53,6 @@ class Table:
         rows = self.rows.get(series)
         return [] if rows is None else rows.get(subject, [])
 
-    def total(self, series: str) -> float:
-        """Sum over everybody; 0 where the series is absent, so for counts only."""
-        rows = self.rows.get(series)
-        return 0.0 if rows is None else sum(sum(values) for values in rows.values())
-
 
 def sort(samples: Iterable[Sample], templates: Iterable[Template], identify: Identify) -> Table:
     """Samples of one query as a table; series that were not asked for are left out."""

@@ -7,6 +7,8 @@ sees one snapshot and can change nothing.
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +24,8 @@ from controlplane.ports import Conflict, InvalidConfig, Unavailable
 
 BUSY_S = 2.0
 """How long a writer waits for another one, seconds."""
+
+_TURN_S = 0.01
 
 STATEMENT_MS = 5_000
 LOCK_MS = 2_000
@@ -45,12 +49,19 @@ def open_engine(url: str, *, create: bool = True) -> Engine:
         return _postgresql(parsed)
     file = file_of(url)
     if file is not None and create:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        _make(file.parent)
     if file is not None and not create and not file.is_file():
         raise InvalidConfig(
             [f"database: {file} does not exist; `trimtab run` or `trimtab demo --report FILE` writes one"]
         )
     return _sqlite(parsed)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidConfig([f"database: {folder} cannot be made: {error.strerror}"]) from error
 
 
 def parse(url: str) -> URL:
@@ -81,12 +92,11 @@ def _sqlite(url: URL) -> Engine:
     def _prepare(connection: Any, _record: Any) -> None:
         # The driver's own transactions begin late and end early; ours are explicit.
         connection.isolation_level = None
+        _journal_ahead(connection)
         for pragma in (
-            "journal_mode=WAL",
             "synchronous=FULL",
             "foreign_keys=ON",
             "recursive_triggers=ON",  # else INSERT OR REPLACE deletes rows that no trigger sees
-            f"busy_timeout={int(BUSY_S * 1000)}",
         ):
             connection.execute(f"PRAGMA {pragma}")
 
@@ -97,9 +107,25 @@ def _sqlite(url: URL) -> Engine:
         write, keys = options.get("write", False), options.get("foreign_keys", True)
         connection.exec_driver_sql(f"PRAGMA query_only={'OFF' if write else 'ON'}")
         connection.exec_driver_sql(f"PRAGMA foreign_keys={'ON' if keys else 'OFF'}")
+        connection.exec_driver_sql(f"PRAGMA busy_timeout={int(options.get('busy_s', BUSY_S) * 1000)}")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
     return engine
+
+
+def _journal_ahead(connection: sqlite3.Connection) -> None:
+    """WAL, which only a new file is not in yet. For this one change SQLite does not wait for its turn as
+    for all others: of several who open a new file at once all but one are told that it is locked."""
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_TURN_S)
+        else:
+            return
 
 
 def _postgresql(url: URL) -> Engine:
@@ -151,3 +177,5 @@ def translated() -> Iterator[None]:
         if type(error) is not LookupError:  # an enum's column raises just this; a KeyError is a defect
             raise
         raise Damaged(f"a row holds a word that this version does not know: {error}") from error
+    except OverflowError as error:  # from the driver, which tells of it in no error of its own
+        raise Unavailable("the database did not do it: a number is too large") from error

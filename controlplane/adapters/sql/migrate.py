@@ -20,6 +20,9 @@ from controlplane.ports import InvalidConfig, Unavailable
 ADVISORY_LOCK = 7_265_742
 """PostgreSQL: two deployers take turns. On SQLite the write lock does the same."""
 
+TURN_S = 60.0
+"""How long a deployer waits for another one's migration on SQLite, seconds: it may move many rows."""
+
 
 class BrokenMigration(Exception):
     """A migration leaves the data in a state that it must not be in."""
@@ -96,7 +99,7 @@ def _require_ours(engine: Engine) -> None:
 def _migrating(engine: Engine) -> Iterator[Connection]:
     """One transaction for all of it. SQLite's foreign keys are checked at its end (`env.py`) and not
     meanwhile: a table is changed by building it anew, and dropping the old one would cascade."""
-    chosen = engine.execution_options(write=True, foreign_keys=False)
+    chosen = engine.execution_options(write=True, foreign_keys=False, busy_s=TURN_S)
     try:
         with translated(), chosen.begin() as connection:
             if connection.dialect.name == "postgresql":

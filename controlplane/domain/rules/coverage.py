@@ -21,6 +21,7 @@ class Code(StrEnum):
 
     LOW = "coverage_low"
     NO_INVENTORY = "coverage_no_inventory"
+    NO_SIZE = "coverage_no_size"
     ENOUGH = "coverage_enough"
 
 
@@ -29,6 +30,7 @@ WORDS: Mapping[str, str] = {
         "{unseen.plain} of {expected} are unseen (coverage {coverage}, at least {bound}): {unseen.cause}"
     ),
     Code.NO_INVENTORY: "the orchestrator did not say what exists",
+    Code.NO_SIZE: "its size is unknown: the orchestrator did not say what exists, nor did it before",
     Code.ENOUGH: "{coverage} of it is seen",
 }
 
@@ -36,6 +38,8 @@ WORDS: Mapping[str, str] = {
 def assess(view: PoolView) -> Step:
     """Block shrinking below the policy's coverage, and while the inventory is missing."""
     inputs = _inputs(view)
+    if view.unsized:
+        return Step(ID, Code.NO_SIZE, Vote.BLOCK, inputs)
     if view.blind:
         return Step(ID, Code.LOW, Vote.BLOCK, inputs)
     if not view.inventory_known:

@@ -255,3 +255,11 @@ def test_damping_shorter_than_a_cold_start_warns(tmp_path: Path) -> None:
     """B-069's kind: what is being loaded must not be given away before it served."""
     assert "cold start" in warned(tmp_path, capacity__stabilise="89s")[0]
     assert warned(tmp_path, capacity__stabilise="90s") == ()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"pool": "a\nok: 4 pools"}, {"model": "\x1b[31mred"}, {"\x1b[31mred\n": 1}]
+)
+def test_a_mistake_is_one_line_without_colours_of_its_own(tmp_path: Path, changes: dict[str, object]) -> None:
+    """A stranger's pull request must write nothing into our log but what we say of it."""
+    assert refusal(tmp_path, **changes).isprintable()

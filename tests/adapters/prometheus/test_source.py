@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
 
+from controlplane.adapters.engines.template import Helper, Level, series_name
 from controlplane.adapters.prometheus.asks import WEIGHTS_SIGNALS, Mode, asks
 from controlplane.adapters.prometheus.client import Answer, Failure, Result
 from controlplane.adapters.prometheus.envelope import Sample, Vector
@@ -406,3 +408,25 @@ def test_pools_without_a_policy_are_left_out() -> None:
     script = healthy()
     script.script["gateways"] = (*vector("pool", {}, GATEWAY), *vector("pool", {"pool": "stats"}, GATEWAY))
     assert set(read(script).pools) == {PoolName("chat")}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 1e308, -1.0])
+@pytest.mark.parametrize("series", sorted({*ENGINE, *GPU, "gpu_rejected_samples"}))
+def test_a_figure_that_is_no_number_costs_its_own_reading_and_no_cycle(series: str, value: float) -> None:
+    """B-001, B-019: neither a count nor an age of one instance may break what is known of the others."""
+    script = healthy()
+    bad = ENGINE | GPU | {series: value}
+    script.script["engines"] = engines({A: {each: bad[each] for each in ENGINE}, B: IDLE})
+    script.script["gpus"] = engines({A: {each: bad[each] for each in bad if each not in ENGINE}})
+    answer = read(script)
+    known = [each for rows in answer.instances.values() for each in rows.values() if isinstance(each, Known)]
+    assert all(math.isfinite(each.value) and math.isfinite(each.sampled_at) for each in known)
+    assert isinstance(answer.instances[Signal.RUNNING][B], Known)
+
+
+@pytest.mark.parametrize("window", [float("nan"), float("inf"), 1e308])
+def test_a_window_that_is_no_number_breaks_nothing(window: float) -> None:
+    script = healthy()
+    rules = Sample({"__name__": series_name(Helper.WINDOW, Level.RULES), "cluster": "demo"}, window, NOW)
+    script.script["pools"] = (*vector("pool", {}, POOL), rules)
+    assert isinstance(read(script).pools[CHAT][PoolSignal.TTFT_P95], Known)

@@ -77,6 +77,11 @@ FAILURES: dict[str, tuple[Fault, str]] = {
         http(SAMPLE.format('{"metric":{},"value":[' + "9" * 400 + ',"1"]}')),
         "beyond all clocks",
     ),
+    "a time too long for a float": (
+        http(SAMPLE.format('{"metric":{},"value":[1e400,"1"]}')),
+        "beyond all clocks",
+    ),
+    "a time that is a truth": (http(SAMPLE.format('{"metric":{},"value":[true,"1"]}')), "unknown shape"),
     "a matrix": (http(_data(resultType="matrix", result=[])), "'matrix'"),
     "a scalar": (http(_data(resultType="scalar", result=[1, "1"])), "'scalar'"),
     "a string": (http(_data(resultType="string", result=[1, "x"])), "'string'"),
@@ -300,3 +305,25 @@ def test_an_environment_of_proxies_and_netrc_changes_nothing(
     with client(server.url, bearer=tmp_path / "token") as prometheus:
         assert isinstance(prometheus.ask({"q": "x"})["q"], Answer)
     assert server.requests[0].headers["authorization"] == "Bearer abc123"
+
+
+def test_remarks_are_masked_short_and_few(server: FakePrometheus, tmp_path: Path) -> None:
+    """B-190: a peer may quote our header in a warning as well as in an error."""
+    token = tmp_path / "token"
+    token.write_text("abc123secret\n")
+    said = [f"\x1b[31mgot Bearer abc123secret\n\ud800 {'x' * 5000}"] * 500
+    server.faults["q"] = http(vector(warnings=said, infos=said))
+    with client(server.url, bearer=token, max_bytes=10_000_000) as asker:
+        answer = asker.ask({"q": "q"})["q"]
+    assert isinstance(answer, Answer)
+    for remarks in (answer.vector.warnings, answer.vector.notes):
+        assert 0 < len(remarks) <= 20
+        assert all("abc123secret" not in each and each.isprintable() and len(each) < 250 for each in remarks)
+
+
+def test_an_error_type_that_is_no_text_is_told_as_an_error(server: FakePrometheus) -> None:
+    server.faults["q"] = http(json.dumps({"status": "error", "errorType": ["x"], "error": "boom"}))
+    with client(server.url) as asker:
+        answer = asker.ask({"q": "q"})["q"]
+    assert isinstance(answer, Failure)
+    assert "boom" in answer.detail
