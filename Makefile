@@ -3,6 +3,8 @@
 .PHONY: help setup demo test lint render lock
 
 BIN := .venv/bin
+# What is compiled once is not compiled again for every process that demo and tests start.
+export PYTHONDONTWRITEBYTECODE :=
 ARGS ?=
 
 help: ## Show this list

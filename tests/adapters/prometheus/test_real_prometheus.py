@@ -14,7 +14,7 @@ from controlplane.adapters.engines.escape import any_of, matcher
 from controlplane.adapters.engines.rules import SERIES_LABEL, inline
 from controlplane.adapters.engines.template import Helper, Level, series_name
 from controlplane.adapters.prometheus.client import Answer, PrometheusClient
-from controlplane.domain.ids import CycleKind
+from controlplane.domain.ids import CycleKind, InstanceId
 from controlplane.domain.readings import Cause, Known, Missing, PoolSignal, Reading, Signal
 from controlplane.ports import MetricsAnswer
 from tests.adapters.prometheus.conftest import RENDERING, Cast, Fleet, Watch
@@ -33,11 +33,14 @@ def known(reading: Reading | None) -> float:
 
 
 def test_recorded_and_inline_renderings_say_the_same(cast: Cast) -> None:
-    """Every series, at an instant at which the rules ran: same labels, same values."""
+    """Every series, at an instant at which the rules ran: same labels, same values.
+
+    Not of the engine that stamps its samples back: they come in under a time at which rules ran already.
+    """
     differences: list[str] = ["not compared yet"]
 
     def alike() -> bool:
-        differences[:] = _differences(cast.fleet)
+        differences[:] = _differences(cast.fleet, without=cast["late"])
         return not differences
 
     with suppress(AssertionError):
@@ -45,14 +48,14 @@ def test_recorded_and_inline_renderings_say_the_same(cast: Cast) -> None:
     assert not differences
 
 
-def _differences(fleet: Fleet) -> list[str]:
+def _differences(fleet: Fleet, without: InstanceId) -> list[str]:
     every = {template.series for template in TEMPLATES}
     ran = fleet.get("query", query=f"timestamp({series_name(Helper.WINDOW, Level.RULES)})")["result"]
     at = float(ran[0]["value"][1])
     recorded = _values(fleet.get("query", query='{__name__=~"trimtab:.*"}', time=at)["result"], "__name__")
     asked = _values(fleet.get("query", query=inline(RENDERING, TEMPLATES), time=at)["result"], SERIES_LABEL)
     absent = sorted(every - {series for series, _ in recorded})
-    keys = recorded.keys() | asked.keys()
+    keys = {key for key in recorded.keys() | asked.keys() if ("instance_id", without) not in key[1]}
     unlike = [key for key in keys if not _close(recorded.get(key), asked.get(key))]
     return absent + [f"{key}: recorded {recorded.get(key)}, asked {asked.get(key)}" for key in unlike]
 
@@ -73,10 +76,12 @@ def _close(one: float | None, other: float | None) -> bool:
 
 
 def test_every_signal_of_a_healthy_instance_is_known_with_its_own_value(watch: Watch, cast: Cast) -> None:
-    """Signal by signal against what the exposer says, with the raw sample's age."""
-    readings = watch.read(CycleKind.CAPACITY).instances
-    of_busy = {signal: by_id[cast["busy"]] for signal, by_id in readings.items()}
-    found = {signal: known(reading) for signal, reading in of_busy.items()}
+    """Signal by signal against what the exposer says, with the raw sample's age.
+
+    One late scrape moves a rate of a short window by some per cent until it has left the window.
+    """
+    found: dict[Signal, float] = {}
+    ages: list[float] = []
     expected = {
         Signal.UP: 1, Signal.RUNNING: 4, Signal.RUNNING_MEAN: 4, Signal.WAITING: 1, Signal.KV_CACHE: 0.25,
         Signal.STEP_TIME: 0.03, Signal.TTFT_P95: 0.099, Signal.E2E_P95: 0.99, Signal.COMPLETIONS: 10,
@@ -85,8 +90,18 @@ def test_every_signal_of_a_healthy_instance_is_known_with_its_own_value(watch: W
         Signal.SM_ACTIVE: 0.5, Signal.DRAM_ACTIVE: 0.4, Signal.GPU_MEMORY: 0.75, Signal.SM_CLOCK: 1980,
         Signal.GPU_TEMPERATURE: 61, Signal.GPU_POWER: 1021, Signal.XID: 0,
     }  # fmt: skip
+
+    def as_shown() -> bool:
+        readings = watch.read(CycleKind.CAPACITY).instances
+        of_busy = {signal: by_id[cast["busy"]] for signal, by_id in readings.items()}
+        found.update({signal: known(reading) for signal, reading in of_busy.items()})
+        ages[:] = [time.time() - each.sampled_at for each in of_busy.values() if isinstance(each, Known)]
+        return found == pytest.approx(expected, rel=0.02)
+
+    with suppress(AssertionError):
+        eventually(as_shown, 20, every_s=0.5)
     assert found == pytest.approx(expected, rel=0.02)
-    assert all(isinstance(r, Known) and -0.5 < time.time() - r.sampled_at < 4 for r in of_busy.values())
+    assert all(-0.5 < age_s < 4 for age_s in ages)
 
 
 def test_pool_signals_come_from_the_engines_and_from_the_door(watch: Watch, cast: Cast) -> None:

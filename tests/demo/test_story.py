@@ -1,0 +1,48 @@
+"""The whole demonstration, for real: started as anybody starts it, and nothing left afterwards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.demo.running import DEMO, ROOT, mentions, needs_servers
+from tests.support import start, stop
+
+
+@pytest.mark.real
+@pytest.mark.timeout(240)
+@needs_servers
+def test_a_short_demonstration_reports_and_leaves_nothing(tmp_path: Path) -> None:
+    """RUNTIME. Requests, decisions, pushes and all four failures are in the report, and nothing shrank."""
+    report, keep = tmp_path / "report.json", tmp_path / "files"
+    process = start([*DEMO, "--report", report, "--keep", keep], tmp_path / "log", cwd=ROOT)
+    try:
+        assert process.wait(200) == 0, (tmp_path / "log").read_text("utf-8")
+    finally:
+        stop(process, 30.0)
+    assert mentions(tmp_path) == []
+    told = json.loads(report.read_text("utf-8"))
+    assert told["complete"] is True
+    assert told["requests"]["failed"] == 0
+    assert told["requests"]["ok"] > 100
+    assert told["processes_left"] == 0
+    assert told["gpus_unaccounted"] == 0
+    assert told["pushes"] > 0
+    assert told["decisions"]["weights_held"] > 0
+    assert told["story"]["throttle"]["weight_after"] < told["story"]["throttle"]["weight_before"]
+    assert list(told["story"]["prometheus"]) == ["stopped", "hanging", "empty", "half"]
+    for seen in told["story"]["prometheus"].values():
+        assert (seen["shrinks"], seen["weight_changes"]) == (0, 0)
+    _replays(tmp_path / "report.db")
+
+
+def _replays(database: Path) -> None:
+    """Every decision of the run is computed again, in a fresh process, and comes out the same."""
+    again = [sys.executable, "-m", "controlplane", "replay", "--all", "--json", "--database", str(database)]
+    said = subprocess.run(again, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert json.loads(said.stdout)["replayed"] > 10
