@@ -68,7 +68,7 @@ def command() -> None:
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, help="Where callers connect.")
 @click.option("--exporter", default="127.0.0.1:8405", show_default=True, help="Where Prometheus scrapes.")
 @click.option("--long-pool", help="Pool for bodies too large to be read; without it they get 413.")
-@click.option("--log", help="'stdout', or a UDP receiver host:port, for one JSON line a request.")
+@click.option("--log", help="'stdout', a UDP receiver host:port, or ring@host:port (TCP).")
 @click.option("--live", is_flag=True, help="Keep the weights, limits and drains of the running gateway.")
 @click.option("--out", type=_PATH, required=True, help="Directory for haproxy.cfg and its two companions.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a sentence.")

@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "traffic": "controlplane.cli.traffic",
     "rules": "controlplane.cli.rules",
     "gateway": "controlplane.cli.gateway",
+    "gateway-exporter": "controlplane.cli.gateway_exporter",
     "db": "controlplane.cli.db",
 }
 """Command name to the module that defines it, as a click command called `command`."""

@@ -22,6 +22,9 @@ SERVER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
 ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
 
+RING = "ring@"
+"""A log that begins so goes to a ring in the gateway's memory, and from there over TCP."""
+
 _SOCKET_PATH_MAX = 90
 # A Unix socket's path ends at 107 bytes, and HAProxy binds `<path>.<pid>.tmp` before it renames.
 
@@ -79,8 +82,8 @@ class GatewayLayout:
 
     `long_pool` takes requests whose body is too large to be read for its model and that
     name none otherwise; without one they are told how to name it (413). `log` is
-    `stdout`, a UDP receiver `host:port`, or None. `buffer_bytes` bounds what can be read
-    of a body (64 KiB, less headers and 1 KiB); each waiting request may hold that much.
+    `stdout`, a UDP receiver `host:port`, a TCP one `ring@host:port`, or None. `buffer_bytes` bounds
+    what can be read of a body (64 KiB, less headers and 1 KiB); each waiting request may hold that much.
     `max_connections`: None for what the process's file descriptors allow; a smaller one makes
     callers wait unseen, before any queue. `retry_budget_percent`: share of refused requests
     that may be tried again elsewhere.
@@ -119,7 +122,7 @@ def _process_problems(layout: GatewayLayout) -> Iterator[str]:
     for key, address in (("listen", layout.listen), ("exporter", layout.exporter)):
         yield from _address_problems(key, address)
     if layout.log not in (None, "stdout"):
-        yield from _address_problems("log", layout.log or "")
+        yield from _address_problems("log", (layout.log or "").removeprefix(RING))
     yield from _socket_problems(str(layout.socket))
     for key, number, low, high in (
         ("threads", layout.threads, 1, 64),

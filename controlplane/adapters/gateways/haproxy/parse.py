@@ -31,11 +31,13 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One HAProxy process. `started_at` epoch seconds where it says so (2.8 on), else None."""
+    """One HAProxy process. `started_at` epoch seconds where it says so (2.8 on), else None.
+    `dropped_logs`: lines that it could not hand over; what a network lost it does not know."""
 
     pid: int
     uptime_s: int
     started_at: int | None
+    dropped_logs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,12 @@ class ServerRow:
 
 @dataclass(frozen=True, slots=True)
 class BackendRow:
-    """One backend as it is now, without its servers."""
+    """One backend as it is now, without its servers. `current`: requests that have not ended, waiting
+    ones included."""
 
     pool: str
     queue: int
+    current: int
     arrivals_total: int
     denied_total: int
     unserved_total: int
@@ -93,6 +97,7 @@ def _process(info: str) -> Process:
         pid=_number(fields, "Pid"),
         uptime_s=_number(fields, "Uptime_sec"),
         started_at=int(started) if started and started.isdigit() else None,
+        dropped_logs=_number(fields, "DroppedLogs") if "DroppedLogs" in fields else 0,
     )
 
 
@@ -142,6 +147,7 @@ def _backend(row: Mapping[str, str]) -> BackendRow:
     return BackendRow(
         pool=row["pxname"],
         queue=_number(row, "qcur"),
+        current=_number(row, "scur"),
         arrivals_total=_number(row, "stot"),
         denied_total=_number(row, "dreq"),
         unserved_total=_number(row, "econ"),

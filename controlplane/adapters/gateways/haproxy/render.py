@@ -10,13 +10,20 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from controlplane.adapters.gateways.haproxy.layout import GatewayLayout, PoolLayout, ServerLayout, problems
+from controlplane.adapters.gateways.haproxy.layout import (
+    RING,
+    GatewayLayout,
+    PoolLayout,
+    ServerLayout,
+    problems,
+)
 from controlplane.ports import InvalidConfig
 
 CONFIG_FILE = "haproxy.cfg"
 MAP_FILE = "models.map"
 MODELS_FILE = "models.json"
 
+_RING, _RING_BYTES = "doorlog", 4 << 20
 _REWRITE_RESERVE = 1024  # tune.maxrewrite: what HAProxy keeps free for headers it adds
 _HEADERS_ALLOWANCE = 16_384  # a body this near to the buffer's end may have been cut
 
@@ -54,6 +61,8 @@ def render(layout: GatewayLayout) -> RenderedFiles:
         raise InvalidConfig(found)
     sections = [_global(layout), _defaults(layout), _door(layout), _exporter(layout)]
     sections += [_backend(layout, pool) for pool in layout.pools]
+    if layout.log and layout.log.startswith(RING):
+        sections.append(_ring(layout.log.removeprefix(RING)))
     return RenderedFiles("\n".join(map(_section, sections)), _model_map(layout), _models(layout))
 
 
@@ -73,7 +82,8 @@ def _global(layout: GatewayLayout) -> Iterator[str]:
     # Never on TCP: 2.6 answers `stats socket ... ssl ... verify required` in plain text to anybody.
     yield f"stats socket '{layout.socket}' mode 600 level admin"
     if layout.log:
-        yield f"log {layout.log} len 4096 format raw local0"
+        receiver = f"ring@{_RING}" if layout.log.startswith(RING) else layout.log
+        yield f"log {receiver} len 4096 format raw local0"
 
 
 def _defaults(layout: GatewayLayout) -> Iterator[str]:
@@ -157,6 +167,17 @@ def _exporter(layout: GatewayLayout) -> Iterator[str]:
     yield "http-request return status 404 if TRUE"
 
 
+def _ring(address: str) -> Iterator[str]:
+    """Lines wait here while their reader is away; the oldest are overwritten."""
+    yield f"ring {_RING}"
+    yield "format raw"
+    yield "maxlen 4096"
+    yield f"size {_RING_BYTES}"
+    yield "timeout connect 2s"
+    yield "timeout server 10s"
+    yield f"server reader {address}"
+
+
 def _backend(layout: GatewayLayout, pool: PoolLayout) -> Iterator[str]:
     yield f"backend {pool.pool}"
     yield "option httpchk GET /health"
@@ -207,7 +228,8 @@ _HEALTH_ASKED = "if METH_GET { path /health }"
 _NO_MODEL_YET = "unless { var(txn.model) -m found }"
 _UNESCAPED = r"regsub('\\\\/',/,g)"  # two layers of HAProxy's own quoting lie above the expression
 _LOG_LINE = (
-    '{"at_ms":%Ts%ms,"pool":"%b","server":"%s","status":%ST,"termination":"%tsc","wait_ms":%Tw,'
+    '{"pid":%pid,"at_ms":%Ts%ms,"arrived_ms":"%[var(txn.arrived)]","pool":"%b","server":"%s",'
+    '"class":"%[var(txn.class)]","status":%ST,"termination":"%tsc","wait_ms":%Tw,'
     '"ttft_ms":"%[var(txn.ttft)]","total_ms":%Ta,"bytes":%B,"retries":"%rc","server_queue":%sq,'
     '"pool_queue":%bq,"model":"%[var(txn.model),json(utf8s)]"}'
 )

@@ -1,0 +1,132 @@
+"""The process: lines in, series out, one look a second at the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, disable_created_metrics, make_wsgi_app
+
+from controlplane.adapters.gateways.haproxy.runtime import RuntimeSocket
+from controlplane.door.beside import Beside
+from controlplane.door.receive import Receiver
+from controlplane.door.tally import Tally
+from controlplane.door.trace import TraceFile
+from controlplane.ports import InvalidConfig
+
+LOOK_S = 1.0
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Where lines come in (UDP and TCP), where series go out, whose runtime API is asked, and the edges."""
+
+    log: Address
+    metrics: Address
+    socket: Path
+    targets_s: tuple[float, ...] = ()
+    trace: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The ports that were had."""
+
+    log: int
+    metrics: int
+
+
+def serve(wish: Wish, ready: Callable[[Ports], None]) -> None:
+    """Run until SIGTERM or SIGINT. Raises InvalidConfig where it can't begin."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each one, read by nobody
+    asyncio.run(_serve(wish, ready))
+
+
+async def _serve(wish: Wish, ready: Callable[[Ports], None]) -> None:
+    tally = Tally(wish.targets_s)
+    beside = Beside(RuntimeSocket(wish.socket), tally.read)
+    trace = None if wish.trace is None else TraceFile(wish.trace)
+    receiver = Receiver(_taker(tally, trace))
+    ended = _ended()
+    try:
+        log = await receiver.open(*wish.log)
+        with_page = _Page(wish.metrics, (tally.registry, _registry(beside)))
+        try:
+            ready(Ports(log, with_page.port))
+            await _look_until(ended, beside)
+        finally:
+            with_page.close()
+    finally:
+        await receiver.close()
+        if trace is not None:
+            trace.close()
+
+
+def _taker(tally: Tally, trace: TraceFile | None) -> Callable[[bytes], None]:
+    def take(raw: bytes) -> None:
+        line = tally.take(raw)
+        if line is not None and trace is not None:
+            trace.write(line)
+
+    return take
+
+
+def _ended() -> asyncio.Event:
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    return ended
+
+
+async def _look_until(ended: asyncio.Event, beside: Beside) -> None:
+    while not ended.is_set():
+        await asyncio.to_thread(beside.look)
+        try:
+            await asyncio.wait_for(ended.wait(), LOOK_S)
+        except TimeoutError:
+            continue
+
+
+def _registry(beside: Beside) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(beside)
+    return registry
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Scrapes are no news."""
+
+
+class _Page:
+    """`/metrics`, from a thread of its own."""
+
+    def __init__(self, address: Address, registries: Iterable[CollectorRegistry]) -> None:
+        host, port = address
+        try:
+            self._server = make_server(host, port, _app(registries), WSGIServer, _Quiet)
+        except OSError as error:
+            raise InvalidConfig([f"metrics: cannot listen on {host}:{port}: {error.strerror}"]) from error
+        self.port = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _app(registries: Iterable[CollectorRegistry]) -> Callable[..., Any]:
+    joined = CollectorRegistry(auto_describe=False)
+    for each in registries:
+        joined.register(each)
+    return make_wsgi_app(joined)

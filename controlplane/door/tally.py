@@ -1,0 +1,107 @@
+"""Lines into histograms and counts, as Prometheus series.
+
+Whoever reaches the log's socket can send lines, and a series is for ever, so their number is bounded:
+beyond it a line is counted and nothing else of it is kept.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import Counter as Total
+
+from controlplane.door.line import Line, Malformed, Outcome, parse
+
+EDGES_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0, 300.0, 600.0)
+"""Histogram edges in seconds; the targets of the policies are added, so that the share of requests within
+a target is exact."""
+
+SERIES_MAX = 20_000
+"""Label sets at most: a thousand instances by a dozen outcomes, and room."""
+
+_BY = ("pool", "slot", "class", "status")
+_PROCESSES = 8
+
+
+class Tally:
+    """What was read so far. `take` may be called while another thread collects."""
+
+    def __init__(self, targets_s: Iterable[float] = (), series_max: int = SERIES_MAX) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.edges = tuple(sorted({*EDGES_S, *targets_s}))
+        self._series_max = series_max
+        self._wait = self._histogram("wait", "Seconds in the gateway's queue, of requests that left it.")
+        self._ttft = self._histogram(
+            "ttft", "Seconds to the first token as the caller saw it, queue included."
+        )
+        self._total = self._histogram("total", "Seconds to the last byte as the caller saw it.")
+        self._requests = self._counter(
+            "requests", "Ended requests. A cut stream has status 200 and outcome cut.", (*_BY, "outcome")
+        )
+        self._lines = self._counter("lines", "Lines that were understood.")
+        self._malformed = self._counter("malformed_lines", "Lines that were not.")
+        self._crowded = self._counter("crowded_lines", "Lines not counted further: too many label sets.")
+        self._known: set[tuple[str, ...]] = set()
+        self._read: Counter[tuple[int, str]] = Counter()
+        self._lock = threading.Lock()
+
+    def take(self, raw: bytes) -> Line | None:
+        """Count one line; answers it, None where it is none of ours. Never raises."""
+        try:
+            line = parse(raw)
+        except Malformed:
+            self._malformed.inc()
+            return None
+        self._lines.inc()
+        if self._admit(line):
+            self._count(line)
+        else:
+            self._crowded.inc()
+        return line
+
+    def read(self) -> Mapping[tuple[int, str], int]:
+        """Lines so far by the gateway's pid and pool."""
+        with self._lock:
+            return dict(self._read)
+
+    def _admit(self, line: Line) -> bool:
+        key = (*_labels(line), line.outcome.value)
+        with self._lock:
+            if key not in self._known and len(self._known) >= self._series_max:
+                return False
+            self._known.add(key)
+            self._read[line.pid, line.pool] += 1
+            self._forget_old_processes(line.pid)
+            return True
+
+    def _forget_old_processes(self, newest: int) -> None:
+        pids = list(dict.fromkeys(pid for pid, _ in self._read))
+        if len(pids) > _PROCESSES:
+            oldest = next(pid for pid in pids if pid != newest)
+            self._read = Counter({key: count for key, count in self._read.items() if key[0] != oldest})
+
+    def _count(self, line: Line) -> None:
+        labels = _labels(line)
+        self._requests.labels(*labels, line.outcome.value).inc()
+        if line.wait_s is not None and line.outcome is not Outcome.REFUSED:
+            self._wait.labels(*labels).observe(line.wait_s)
+        if line.outcome is not Outcome.OK:
+            return  # a broken-off answer's times would flatter the rest: it counts as a miss instead
+        for histogram, seconds in ((self._ttft, line.ttft_s), (self._total, line.total_s)):
+            if seconds is not None:
+                histogram.labels(*labels).observe(seconds)
+
+    def _histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(
+            f"trimtab_door_{name}_seconds", text, _BY, buckets=self.edges, registry=self.registry
+        )
+
+    def _counter(self, name: str, text: str, by: tuple[str, ...] = ()) -> Total:
+        return Total(f"trimtab_door_{name}", text, by, registry=self.registry)
+
+
+def _labels(line: Line) -> tuple[str, str, str, str]:
+    return line.pool, line.slot, line.class_, str(line.status)
