@@ -101,9 +101,11 @@ class PoolSignal(StrEnum):
     REFUSALS = "refusals"  # refused by the gateway, a second
     GATEWAY_QUEUE = "gateway_queue"
     GATEWAY_IN_FLIGHT = "gateway_in_flight"
-    TTFT_P95 = "ttft_p95"
+    TTFT_P95 = "ttft_p95"  # by the engines, which do not see the queue before them
     TPOT_P95 = "tpot_p95"
     E2E_P95 = "e2e_p95"
+    DOOR_TTFT_P95 = "door_ttft_p95"  # as callers saw it, queue included
+    DOOR_E2E_P95 = "door_e2e_p95"
     COMPLETIONS = "completions"
     PROMPT_MEAN = "prompt_mean"  # tokens, of requests that finished in the window
     OUTPUT_MEAN = "output_mean"
@@ -143,6 +145,8 @@ UNITS: Mapping[Signal | PoolSignal, str] = {
     PoolSignal.TTFT_P95: "seconds",
     PoolSignal.TPOT_P95: "seconds",
     PoolSignal.E2E_P95: "seconds",
+    PoolSignal.DOOR_TTFT_P95: "seconds",
+    PoolSignal.DOOR_E2E_P95: "seconds",
     PoolSignal.COMPLETIONS: "per_second",
     PoolSignal.PROMPT_MEAN: "tokens",
     PoolSignal.OUTPUT_MEAN: "tokens",

@@ -13,11 +13,8 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client import Counter as Total
 
+from controlplane.adapters.engines.door import EDGES_S
 from controlplane.door.line import Line, Malformed, Outcome, parse
-
-EDGES_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0, 300.0, 600.0)
-"""Histogram edges in seconds; the targets of the policies are added, so that the share of requests within
-a target is exact."""
 
 SERIES_MAX = 20_000
 """Label sets at most: a thousand instances by a dozen outcomes, and room."""
@@ -27,7 +24,10 @@ _PROCESSES = 8
 
 
 class Tally:
-    """What was read so far. `take` may be called while another thread collects."""
+    """What was read so far. `take` may be called while another thread collects.
+
+    `targets_s` are histogram edges too, so that the share of requests within a target is exact.
+    """
 
     def __init__(self, targets_s: Iterable[float] = (), series_max: int = SERIES_MAX) -> None:
         self.registry = CollectorRegistry(auto_describe=False)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.domain.explanation import Vote
+from controlplane.domain.explanation import Input, Vote
 from controlplane.domain.fleet import Instance, Phase
 from controlplane.domain.ids import CycleKind
 from controlplane.domain.observation import Hold, Observation
@@ -218,6 +218,47 @@ def test_latency_grows_the_pool_only_with_load_or_queue_and_only_when_it_lasts()
     assert after(steady_pool(6, 45.0, queue=2.0, pool_changes=slow), lasting) == 7
     alone, _ = decided(steady_pool(8, 4.0, pool_changes=slow), lasting)
     assert (alone.explanation.code, alone.explanation.after) == ("latency_alone", 8.0)
+
+
+def latency_at(**changes: Value) -> Input:
+    """The latency that the rule judged, with its source; `door`, `engine`, `queue`, `leaves` a second."""
+    names = {
+        "door": PoolSignal.DOOR_TTFT_P95,
+        "engine": PoolSignal.TTFT_P95,
+        "queue": PoolSignal.GATEWAY_QUEUE,
+        "leaves": PoolSignal.COMPLETIONS,
+    }
+    seen = {PoolSignal.TPOT_P95: Missing(Cause.TOO_FEW)} | {
+        names[name]: value for name, value in changes.items()
+    }
+    decision, _ = decided(steady_pool(6, 45.0, pool_changes=seen))
+    return next(each for each in step_of(decision, "latency").inputs if each.name == "latency")
+
+
+def test_latency_is_what_callers_saw_where_there_is_a_door() -> None:
+    """A pool that drowns at its door has a perfect P95 by its engines."""
+    engine = latency_at(engine=0.2)
+    assert (engine.value, engine.subject) == (0.2, "ttft_p95 (engine+queue)")
+    door = latency_at(engine=0.2, door=9.0)
+    assert (door.value, door.subject) == (9.0, "ttft_p95 (door)")
+
+
+def test_without_a_door_the_mean_wait_is_added_to_what_the_engines_say() -> None:
+    """Little's law: 20 who wait by 5 who leave a second have waited 4 s. With none leaving nobody knows."""
+    assert latency_at(engine=0.2, queue=0.0).value == 0.2
+    assert latency_at(engine=0.2, queue=20.0, leaves=5.0).value == 4.2
+    unknown = latency_at(engine=0.2, queue=20.0, leaves=0.0)
+    assert (unknown.value, unknown.subject) == (0.2, "ttft_p95 (engine)")
+
+
+def test_a_door_that_fell_silent_is_replaced_by_a_bad_word_of_the_engines_and_by_no_good_one() -> None:
+    silent = Missing(Cause.UNSEEN)
+    good = latency_at(engine=0.2, door=silent)
+    assert (good.value, good.cause, good.subject) == (None, Cause.UNSEEN, "ttft_p95 (door)")
+    assert latency_at(engine=9.0, door=silent).value == 9.0
+    quiet = steady_pool(8, 4.0, pool_changes={PoolSignal.DOOR_TTFT_P95: silent})
+    assert after(steady_pool(8, 4.0)) == 6
+    assert (after(quiet), decided(quiet)[0].explanation.code) == (8, "latency_missing")
 
 
 def test_a_quantile_inside_the_first_bucket_says_nothing() -> None:

@@ -8,10 +8,10 @@ several dialects are joined by `or`. Then render the rules again (`trimtab rules
 
 from __future__ import annotations
 
-from controlplane.adapters.engines import dcgm, haproxy_exporter, vllm
+from controlplane.adapters.engines import dcgm, door, haproxy_exporter, vllm
 from controlplane.adapters.engines.template import Source, Template
 
-DIALECTS = (vllm, dcgm, haproxy_exporter)
+DIALECTS = (vllm, dcgm, haproxy_exporter, door)
 
 TEMPLATES: tuple[Template, ...] = tuple(template for dialect in DIALECTS for template in dialect.TEMPLATES)
 

@@ -4,7 +4,7 @@ A template is plain data. `rules.py` renders it as a recording rule, `inline` as
 expression for a Prometheus that has no rules of ours; tests hold the two equal.
 
 Placeholders (`string.Template`; a literal dollar is `$$`):
-`$engines`, `$gpus`, `$gateways` label matchers of the three jobs; `$window` the span of rates,
+`$engines`, `$gpus`, `$gateways`, `$doors` label matchers of the four jobs; `$window` the span of rates,
 means and quantiles; `$four` four scrape intervals; `$step` one scrape interval;
 `$instance` and `$pool` the labels to aggregate by; `$info` a series per instance with the
 labels `cluster, namespace, pod, pool, instance_id`, to join GPU series to.
@@ -39,6 +39,7 @@ class Source(StrEnum):
     ENGINE = "engine"
     GPU = "gpu"
     GATEWAY = "gateway"
+    DOOR = "door"  # our own gateway exporter, where there is one
 
 
 class Helper(StrEnum):
@@ -48,6 +49,10 @@ class Helper(StrEnum):
     ENGINE_AGE = "engine_age"
     GPU_AGE = "gpu_age"
     GATEWAY_AGE = "gateway_age"
+    DOOR_AGE = "door_age"
+    DOORS = "doors"  # how many gateway exporters Prometheus is told to scrape, whether or not they answer
+    DOOR_TTFT_COUNT = "door_ttft_count"
+    DOOR_E2E_COUNT = "door_e2e_count"
     DUPLICATE_TARGETS = "duplicate_targets"  # only where more than one target claims the instance
     SHORT_HISTORY = "short_history"  # scrapes in the window, only where fewer than four
     FALSE_RESETS = "false_resets"  # counters that fell while the process did not restart
@@ -64,6 +69,10 @@ HELPER_UNITS: Mapping[Helper, str] = {
     Helper.ENGINE_AGE: "seconds",
     Helper.GPU_AGE: "seconds",
     Helper.GATEWAY_AGE: "seconds",
+    Helper.DOOR_AGE: "seconds",
+    Helper.DOORS: "count",
+    Helper.DOOR_TTFT_COUNT: "requests",
+    Helper.DOOR_E2E_COUNT: "requests",
     Helper.DUPLICATE_TARGETS: "count",
     Helper.SHORT_HISTORY: "count",
     Helper.FALSE_RESETS: "count",
@@ -142,6 +151,7 @@ class Rendering:
     engines_job: str = "engines"
     gpus_job: str = "gpus"
     gateways_job: str = "gateways"
+    doors_job: str = "doors"
 
     def __post_init__(self) -> None:
         if not 0 < self.interval_s * SCRAPES_IN_WINDOW <= self.window_s:
@@ -161,6 +171,7 @@ class Rendering:
             engines=self._matchers(self.engines_job),
             gpus=self._matchers(self.gpus_job),
             gateways=self._matchers(self.gateways_job),
+            doors=self._matchers(self.doors_job),
             window=duration(self.window_s),
             window_s=repr(float(self.window_s)),
             four=duration(self.interval_s * SCRAPES_IN_WINDOW),

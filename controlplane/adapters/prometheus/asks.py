@@ -21,7 +21,7 @@ from controlplane.domain.readings import Signal
 
 WEIGHTS_SIGNALS = (Signal.RUNNING, Signal.RUNNING_MEAN, Signal.STEP_TIME, Signal.PROGRESS)
 
-AGES = frozenset({Helper.TARGET_AGE, Helper.ENGINE_AGE, Helper.GPU_AGE, Helper.GATEWAY_AGE})
+AGES = frozenset({Helper.TARGET_AGE, Helper.ENGINE_AGE, Helper.GPU_AGE, Helper.GATEWAY_AGE, Helper.DOOR_AGE})
 
 _WEIGHTS_HELPERS = (Helper.ENGINE_AGE, Helper.DUPLICATE_TARGETS, Helper.SHORT_HISTORY, Helper.FALSE_RESETS)
 
@@ -87,6 +87,6 @@ _BY_KIND: Mapping[CycleKind, tuple[Ask, ...]] = {
         Ask("engines", _of(Level.INSTANCE, Source.TARGET, Source.ENGINE)),
         Ask("gpus", _of(Level.INSTANCE, Source.GPU)),
         Ask("pools", _of(Level.POOL, Source.ENGINE) + _of(Level.RULES, Source.TARGET)),
-        Ask("gateways", _of(Level.POOL, Source.GATEWAY)),
+        Ask("gateways", _of(Level.POOL, Source.GATEWAY, Source.DOOR) + _of(Level.RULES, Source.DOOR)),
     ),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -20,6 +20,7 @@ class ScrapePlan:
     `engines` and `gpus`: where targets are listed, each a file (`file_sd`, JSON or YAML) or an
     `http://` address (`http_sd`); the lists carry the labels `cluster, pool, instance_id, node,
     pod, namespace` and `cluster, node`. `gateways`: name to the `host:port` of HAProxy's exporter.
+    `doors`: name to the `host:port` of `trimtab gateway-exporter` beside that gateway.
     `trimtab`: `host:port` of the control plane's own `/metrics`, empty where it isn't scraped.
     """
 
@@ -30,6 +31,7 @@ class ScrapePlan:
     interval_s: float = 15.0
     rule_files: Sequence[str] = ()
     trimtab: str = ""
+    doors: Mapping[str, str] = field(default_factory=dict)
 
 
 def prometheus_config(plan: ScrapePlan) -> str:
@@ -49,6 +51,9 @@ def prometheus_config(plan: ScrapePlan) -> str:
             **_keep(Source.GATEWAY),
         },
     ]
+    if plan.doors:
+        doors = [_gateway(plan.cluster, *door) for door in plan.doors.items()]
+        jobs.append({"job_name": "doors", "static_configs": doors})  # all of it: its losses are news too
     if plan.trimtab:
         own = {"targets": [plan.trimtab], "labels": {"cluster": plan.cluster}}
         jobs.append({"job_name": "trimtab", "static_configs": [own]})

@@ -19,12 +19,14 @@ class Evidence:
     `now`: the cycle's instant, our clock; `age_s`: age of the raw sample by the server's clock,
     None where no raw sample is current. `count`: observations behind a quantile or mean in
     the window, None where unknown. `idle`: proven to have had nothing to do in the window.
-    `absent`: what a missing sample means here, when nothing nearer explains it.
+    `absent`: what a missing sample means here, when nothing nearer explains it; `offered`:
+    whether anybody is there who should say it.
     """
 
     now: float
     age_s: float | None
     absent: Cause = Cause.NOT_EXPORTED
+    offered: bool = True
     claimed_twice: bool = False
     short_history: bool = False
     false_resets: bool = False
@@ -63,6 +65,8 @@ def _doubt_of_sample(template: Template, values: Sequence[float], evidence: Evid
 def _doubt_of_age(evidence: Evidence) -> Missing:
     if evidence.age_s is not None:
         return Missing(Cause.NOT_FINITE, f"its age is {evidence.age_s}")
+    if not evidence.offered:
+        return Missing(evidence.absent)
     return Missing(Cause.UNSEEN if evidence.absent is Cause.NOT_EXPORTED else evidence.absent)
 
 

@@ -20,6 +20,7 @@ _AGE_OF = {
     Source.ENGINE: Helper.ENGINE_AGE,
     Source.GPU: Helper.GPU_AGE,
     Source.GATEWAY: Helper.GATEWAY_AGE,
+    Source.DOOR: Helper.DOOR_AGE,
 }
 
 
@@ -107,6 +108,7 @@ class Reader:
             now=self.now,
             age_s=None if age_s is None else age_s + each.lag_s,
             absent=each.absent,
+            offered=template.source is not Source.DOOR or _has_doors(each),
             claimed_twice=helped(Helper.DUPLICATE_TARGETS) is not None,
             short_history=helped(Helper.SHORT_HISTORY) is not None or self._too_short(policy),
             false_resets=helped(Helper.FALSE_RESETS) is not None,
@@ -159,3 +161,9 @@ class Reader:
             if each.table.values(template, instance) == [0.0]
             and each.helper(Helper.ENGINE_AGE, Level.INSTANCE, instance) is not None
         }
+
+
+def _has_doors(each: Brought) -> bool:
+    """Whether a gateway exporter is scraped at all. A fleet without one lacks nothing; one whose exporter is
+    silent lacks what it says."""
+    return bool(each.helper(Helper.DOORS, Level.RULES, ""))

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 
+from controlplane.domain.callers import Latency
+from controlplane.domain.callers import latency as as_callers_saw
 from controlplane.domain.combine import Merge
 from controlplane.domain.explanation import Input, Proposal, Step, Verb, Vote
 from controlplane.domain.load import proven_idle
@@ -53,10 +55,7 @@ def targets(slo: Slo) -> dict[PoolSignal, float]:
 
 def breaches(view: CapacityView) -> int:
     """Cycles in a row, this one included, in which some quantile stood above its target."""
-    readings = (
-        (view.pool.reading(signal), target) for signal, target in targets(view.pool.policy.slo).items()
-    )
-    above = any(isinstance(reading, Known) and reading.value > target for reading, target in readings)
+    above = any(_excess(each.reading, target) > 1.0 for each, target in _latencies(view).values())
     return view.pool.state.breaches + 1 if above else 0
 
 
@@ -81,7 +80,7 @@ def _explained(view: CapacityView) -> bool:
 
 def _quiet(view: CapacityView) -> tuple[Code, Vote]:
     """Nothing stands above its target: is that known, proven idle, or merely unseen?"""
-    readings = [view.pool.reading(signal) for signal in targets(view.pool.policy.slo)]
+    readings = [each.reading for each, _ in _latencies(view).values()]
     opinions = [_silence(view, each) for each in readings if not isinstance(each, Known)]
     if not opinions:
         return Code.WITHIN, Vote.SHRINK_OK
@@ -101,19 +100,26 @@ def _silence(view: CapacityView, reading: Reading) -> Code:
 
 
 def _inputs(view: CapacityView, count: int) -> tuple[Input, ...]:
-    promised = targets(view.pool.policy.slo)
-    readings = {signal: view.pool.reading(signal) for signal in promised}
-    worst = max(promised, key=lambda signal: _excess(readings[signal], promised[signal]))
-    latency = seen(worst, readings[worst], view.pool.now, name="latency")
+    latencies = _latencies(view)
+    signal, (worst, target) = max(latencies.items(), key=lambda each: _excess(each[1][0].reading, each[1][1]))
+    latency = seen(signal, worst.reading, view.pool.now, name="latency")
     queue = view.pool.reading(PoolSignal.GATEWAY_QUEUE)
     return (
-        replace(latency, subject=worst.value),
-        figure("target", promised[worst], "seconds"),
+        replace(latency, subject=f"{signal} ({worst.source})"),
+        figure("target", target, "seconds"),
         figure("breaches", count, "cycles"),
         figure("needed", view.pool.policy.evidence.breach_cycles, "cycles"),
         figure("load", view.load.lower, "instances"),
         figure("queue", queue.value if isinstance(queue, Known) else None, "requests"),
     )
+
+
+def _latencies(view: CapacityView) -> dict[PoolSignal, tuple[Latency, float]]:
+    """Each promised quantile as callers saw it, with its target in seconds."""
+    return {
+        signal: (as_callers_saw(view.pool, signal, target), target)
+        for signal, target in targets(view.pool.policy.slo).items()
+    }
 
 
 def _excess(reading: Reading, target: float) -> float:

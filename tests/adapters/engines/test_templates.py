@@ -49,7 +49,7 @@ def test_a_counter_is_never_read_as_a_value(template: Template) -> None:
 @pytest.mark.parametrize("template", TEMPLATES, ids=_id)
 def test_a_template_names_every_family_it_reads_and_no_other(template: Template) -> None:
     """The keep list of the scrape configuration is made of these."""
-    read = set(re.findall(r"\b((?:vllm:|process_|haproxy_|DCGM_|up\b)\w*)\{", template.promql))
+    read = set(re.findall(r"\b((?:vllm:|process_|haproxy_|DCGM_|trimtab_door_|up\b)\w*)\{", template.promql))
     assert read <= set(template.families) | {"up"}
     optional = {name for name in template.families if name.rpartition("_")[2] in {"bucket", "sum", "count"}}
     assert set(template.families) - optional <= read

@@ -25,7 +25,7 @@ from controlplane.domain.readings import Missing, Reading, Signal
 from controlplane.ports import MetricsAnswer
 from controlplane.settings import PrometheusSettings
 from tests.adapters.prometheus.policies import policies
-from tests.adapters.prometheus.world import Engine, Pages, exposer, gpu, haproxy, idle
+from tests.adapters.prometheus.world import Engine, Pages, door, exposer, gpu, haproxy, idle
 from tests.support import eventually, free_port, running
 
 WINDOW_S, INTERVAL_S = 5.0, 1.0
@@ -42,6 +42,7 @@ class Fleet:
         self._number = itertools.count(1)
         began = time.time() - 100
         pages.pages["/gpus"] = lambda: (200, "".join(self.gpus.values()))
+        pages.pages["/door"] = lambda: (200, door("chat", time.time() - began))
         pages.pages["/gateway"] = lambda: (200, haproxy("chat", time.time() - began))
 
     def add(
@@ -134,7 +135,7 @@ class Cast:
 
     def watched_for(self, scrapes: int) -> bool:
         """Whether every target was scraped that often."""
-        query = 'min(count_over_time(up{job=~"engines|gpus|gateways"}[1m])) and on() count(up) > 15'
+        query = 'min(count_over_time(up{job=~"engines|gpus|gateways|doors"}[1m])) and on() count(up) > 15'
         found = self.fleet.get("query", query=query)["result"]
         return bool(found) and int(found[0]["value"][1]) >= scrapes
 
@@ -175,11 +176,19 @@ def _write(fleet: Fleet, pages: Pages) -> None:
     (fleet.directory / "gpus.json").write_text(json.dumps([gpus]))
     (fleet.directory / "recording.yaml").write_text(recording_text(Rendering(WINDOW_S, INTERVAL_S)))
     plan = ScrapePlan(
-        "demo", "engines.json", "gpus.json", {"g1": pages.address}, INTERVAL_S, ["recording.yaml"]
+        "demo",
+        "engines.json",
+        "gpus.json",
+        {"g1": pages.address},
+        INTERVAL_S,
+        ["recording.yaml"],
+        doors={"g1": pages.address},
     )
     text = prometheus_config(plan)
     (fleet.directory / "prometheus.yml").write_text(
-        text.replace("job_name: gateways\n", "job_name: gateways\n  metrics_path: /gateway\n")
+        text.replace("job_name: gateways\n", "job_name: gateways\n  metrics_path: /gateway\n").replace(
+            "job_name: doors\n", "job_name: doors\n  metrics_path: /door\n"
+        )
     )
 
 

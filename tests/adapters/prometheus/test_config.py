@@ -28,7 +28,7 @@ def test_prometheus_accepts_it(tmp_path: Path, place: str) -> None:
 
 
 def test_each_job_keeps_what_its_templates_read_and_drops_the_rest() -> None:
-    plan = ScrapePlan("demo", "e.json", "g.json", {"g1": "127.0.0.1:1"})
+    plan = ScrapePlan("demo", "e.json", "g.json", {"g1": "127.0.0.1:1"}, doors={"g1": "127.0.0.1:2"})
     jobs = {job["job_name"]: job for job in yaml.safe_load(prometheus_config(plan))["scrape_configs"]}
     sources = {"engines": Source.ENGINE, "gpus": Source.GPU, "gateways": Source.GATEWAY}
     for name, source in sources.items():
@@ -38,4 +38,9 @@ def test_each_job_keeps_what_its_templates_read_and_drops_the_rest() -> None:
     assert jobs["gpus"]["honor_labels"] is True
     assert jobs["gateways"]["params"] == {"scope": ["backend"]}
     assert jobs["gateways"]["static_configs"][0]["labels"] == {"cluster": "demo", "gateway": "g1"}
+    assert jobs["doors"]["static_configs"] == [
+        {"targets": ["127.0.0.1:2"], "labels": {"cluster": "demo", "gateway": "g1"}}
+    ]
     assert "trimtab" not in jobs
+    without = ScrapePlan("demo", "e.json", "g.json", {"g1": "127.0.0.1:1"})
+    assert "job_name: doors" not in prometheus_config(without)

@@ -114,6 +114,8 @@ def test_pool_signals_come_from_the_engines_and_from_the_door(watch: Watch, cast
     assert 900 <= known(pool[PoolSignal.OUTPUT_SQUARE_MEAN]) < 1100  # all lengths are 30
     assert 0.08 < known(pool[PoolSignal.TTFT_P95]) <= 0.1
     assert 0.025 < known(pool[PoolSignal.TPOT_P95]) <= 0.05
+    assert 1.0 < known(pool[PoolSignal.DOOR_TTFT_P95]) <= 2.5
+    assert 2.5 < known(pool[PoolSignal.DOOR_E2E_P95]) <= 5.0
 
 
 _AT_THE_DOOR = {

@@ -61,6 +61,9 @@ POOL: Series = {
 GATEWAY: Series = {"gateway_age_seconds": 1.5, "arrivals_per_second": 20.0, "gateway_queue_requests": 0.0}
 
 
+DOOR: Series = {"door_age_seconds": 0.5, "door_ttft_p95_seconds": 1.7, "door_ttft_count_requests": 180.0}
+
+
 def vector(level: str, labels: Mapping[str, str], series: Series) -> tuple[Sample, ...]:
     return tuple(
         Sample(
@@ -430,3 +433,27 @@ def test_a_window_that_is_no_number_breaks_nothing(window: float) -> None:
     rules = Sample({"__name__": series_name(Helper.WINDOW, Level.RULES), "cluster": "demo"}, window, NOW)
     script.script["pools"] = (*vector("pool", {}, POOL), rules)
     assert isinstance(read(script).pools[CHAT][PoolSignal.TTFT_P95], Known)
+
+
+def door(said: Series, exporters: float | None = 1.0) -> Reading:
+    """First token at the door, where `exporters` are scraped and say this."""
+    script = healthy()
+    told = Sample({"__name__": "trimtab:rules:doors_count", "cluster": "demo"}, exporters or 0.0, NOW)
+    script.script["gateways"] = (
+        *vector("pool", {}, GATEWAY | said),
+        *(() if exporters is None else (told,)),
+    )
+    return read(script).pools[CHAT][PoolSignal.DOOR_TTFT_P95]
+
+
+def test_a_fleet_without_a_gateway_exporter_lacks_nothing_and_a_silent_one_is_unseen() -> None:
+    """The same absence of series: what tells them apart is whether anybody is asked for them."""
+    assert door(DOOR) == Known(1.7, NOW - 0.5)
+    assert door({}, exporters=None) == Missing(Cause.NOT_EXPORTED)
+    assert door({}) == Missing(Cause.UNSEEN)
+
+
+def test_a_quantile_at_the_door_needs_its_samples_too() -> None:
+    few = door(DOOR | {"door_ttft_count_requests": 1.0})
+    assert isinstance(few, Missing)
+    assert few.cause is Cause.TOO_FEW

@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from controlplane.adapters.engines.door import EDGES_S
+
 TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0)
 TTFT_ALL = (*TTFT, 40.0, 80.0, 160.0, 640.0, 2560.0)
 ITL = (
@@ -156,6 +158,15 @@ def haproxy(pool: str, ran: float, queue: int = 3, sessions: int = 11) -> str:
         "current_sessions": sessions,
     }
     return "".join(f'haproxy_backend_{name}{{proxy="{pool}"}} {value}\n' for name, value in values.items())
+
+
+def door(pool: str, ran: float) -> str:
+    """Our gateway exporter: two seconds to each first token, five in all, ten a second."""
+    labels = f'pool="{pool}",slot="s1",class="default",status="200"'
+    text = f'trimtab_door_queue{{pool="{pool}"}} 3\n'
+    for name, each in (("ttft", 2.0), ("total", 5.0)):
+        text += histogram(f"trimtab_door_{name}_seconds", EDGES_S, each, 10 * ran, labels)
+    return text
 
 
 Page = Callable[[], tuple[int, str]]
