@@ -86,7 +86,7 @@ def policy_text(plan: PoolPlan) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where everything of one run is. Ports on loopback."""
+    """Where everything of one run is. Ports on loopback; no gateway exporter runs where its ports are 0."""
 
     folder: Path
     database: Path
@@ -94,6 +94,8 @@ class Places:
     gateway: int
     exporter: int
     twin: int
+    door_log: int = 0
+    door_metrics: int = 0
 
     @property
     def socket(self) -> Path:

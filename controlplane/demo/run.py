@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from controlplane.demo.act import TICK_S, Actor, Mark
+from controlplane.demo.door import counts, figures, rows
 from controlplane.demo.fleet import Places
 from controlplane.demo.processes import Child, Crew, DemoError, Stopped, died
 from controlplane.demo.stage import GRACE_S, Stage, Wish, check, fetch, free_ports, start_fleet, start_traffic
@@ -42,7 +43,8 @@ class Watcher(Protocol):
 
 @dataclass(slots=True)
 class Played:
-    """What a demonstration left behind, for its report. `truth`: the twin's own word at the end."""
+    """What a demonstration left behind, for its report. `truth`: the twin's own word at the end; `door`:
+    what callers saw, by the gateway's log."""
 
     wish: Wish
     places: Places
@@ -52,6 +54,7 @@ class Played:
     plays: list[Path] = field(default_factory=list)
     summaries: list[dict[str, Any]] = field(default_factory=list)
     truth: dict[str, Any] = field(default_factory=dict)
+    door: dict[str, Any] = field(default_factory=dict)
     complete: bool = False
     processes_left: int = 0
     cpu_s: Mapping[str, float] = field(default_factory=dict)
@@ -102,11 +105,11 @@ def perform(wish: Wish, folder: Path, watcher: Watcher, stop: threading.Event) -
 
 def _stage(wish: Wish, folder: Path, stop: threading.Event) -> Stage:
     prometheus, _ = check(wish)
-    gateway, exporter, metrics = free_ports(3)
+    gateway, exporter, metrics, log, door = free_ports(5)
     database = wish.database or folder / "trimtab.db"
     for each in (database, *(database.with_name(database.name + end) for end in ("-wal", "-shm"))):
         each.unlink(missing_ok=True)
-    places = Places(folder, database.absolute(), metrics, gateway, exporter, twin=0)
+    places = Places(folder, database.absolute(), metrics, gateway, exporter, 0, log, door)
     return Stage(wish, Crew(folder, stop.is_set), places, prometheus)
 
 
@@ -166,7 +169,9 @@ def _finish(stage: Stage, actor: Actor, played: Played) -> None:
         stage.crew.end(each)
     with suppress(OSError, ValueError):
         played.truth = fetch(f"http://127.0.0.1:{stage.places.twin}/truth", TRUTH_S)
+    counted = counts(stage.places.door_metrics)
     stage.crew.end_all()
+    played.door = figures(rows(stage.places.folder), counted)
     stage.places.socket.unlink(missing_ok=True)
     played.cpu_s = stage.crew.cpu_s
     played.places, played.marks, played.slot = stage.places, actor.marks, actor.slot

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from controlplane.domain.callers import latency
 from controlplane.domain.gateway import ServerView
 from controlplane.domain.imbalance import busyness, of_busyness, of_utilisation
 from controlplane.domain.load import speeds
@@ -25,7 +27,8 @@ MOST_APART = 6
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """One pool. None: not known now. `seen`: share of its instances that are seen, 0..1."""
+    """One pool. None: not known now. `seen`: share of its instances that are seen, 0..1; `watch`: by whose
+    watch the latency is."""
 
     pool: str
     instances: int
@@ -36,6 +39,7 @@ class PoolRow:
     queue: int | None
     e2e_p95_s: float | None
     ttft_p95_s: float | None
+    watch: str
     busyness: float | None
     imbalance_busyness: float | None
     imbalance_utilisation: float | None
@@ -112,8 +116,9 @@ def _row(now: PoolView, slow: PoolView | None) -> PoolRow:
         running=_sum(now, Signal.RUNNING),
         waiting=None if slow is None else _sum(slow, Signal.WAITING),
         queue=sum(each.view.queue for each in now.backends) if now.backends else None,
-        e2e_p95_s=_known(slow, PoolSignal.E2E_P95),
-        ttft_p95_s=_known(slow, PoolSignal.TTFT_P95),
+        e2e_p95_s=_seconds(slow, PoolSignal.E2E_P95),
+        ttft_p95_s=_seconds(slow, PoolSignal.TTFT_P95),
+        watch="" if slow is None else latency(slow, PoolSignal.TTFT_P95, math.inf).source,
         busyness=float(np.nanmean(busy)) if np.isfinite(busy).any() else None,
         imbalance_busyness=of_busyness(now).value,
         imbalance_utilisation=None if slow is None else of_utilisation(slow).value,
@@ -126,8 +131,8 @@ def _sum(view: PoolView, signal: Signal) -> int | None:
     return int(np.sum(column.value[chosen])) if chosen.any() else None
 
 
-def _known(view: PoolView | None, signal: PoolSignal) -> float | None:
-    reading = None if view is None else view.reading(signal)
+def _seconds(view: PoolView | None, signal: PoolSignal) -> float | None:
+    reading = None if view is None else latency(view, signal, math.inf).reading
     return reading.value if isinstance(reading, Known) else None
 
 

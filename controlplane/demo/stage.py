@@ -21,7 +21,7 @@ from controlplane.adapters.policyfiles.profilefile import load_profiles
 from controlplane.adapters.policyfiles.source import PolicyDirectory
 from controlplane.adapters.prometheus.config import ScrapePlan, prometheus_config
 from controlplane.binaries import find
-from controlplane.demo import fleet
+from controlplane.demo import door, fleet
 from controlplane.demo.fleet import Places
 from controlplane.demo.processes import Child, Crew, DemoError
 from controlplane.demo.profiles import perturbed, profile_text, truth
@@ -142,6 +142,7 @@ def start_parts(stage: Stage, say: Callable[[str], None]) -> None:
     """Twin, gateway and Prometheus, without a controller. Raises as `start_fleet`."""
     _beliefs(stage)
     _start_twin(stage, say)
+    _start_door(stage, say)
     _start_gateway(stage, say)
     write_targets(stage, targets(stage, READY_S))
     start_prometheus(stage)
@@ -171,6 +172,19 @@ def _start_twin(stage: Stage, say: Callable[[str], None]) -> None:
     say(f"the twin: {facts['instances']} instances, control port {facts['control']}")
 
 
+def _start_door(stage: Stage, say: Callable[[str], None]) -> None:
+    """The gateway's log has a reader before there is a line in it."""
+    places = stage.places
+    if not places.door_metrics:
+        return
+    options = ("--socket", places.socket, "--policies", places.policies, "--profiles", places.profiles)
+    ports = ("--log", f"127.0.0.1:{places.door_log}", "--metrics", f"127.0.0.1:{places.door_metrics}")
+    trace = ("--trace", places.folder / door.TRACE)
+    child = stage.crew.start("door", ours("gateway-exporter", *options, *ports, *trace))
+    stage.crew.wait_for(child, lambda: bool(child.first_line()), "ready line", READY_S)
+    say(f"the gateway's exporter: metrics at http://127.0.0.1:{places.door_metrics}/metrics")
+
+
 def _start_gateway(stage: Stage, say: Callable[[str], None]) -> None:
     places = stage.places
     found = TwinOrchestrator(f"http://127.0.0.1:{places.twin}").inventory()
@@ -180,6 +194,7 @@ def _start_gateway(stage: Stage, say: Callable[[str], None]) -> None:
         socket=places.socket,
         pools=members.pool_layouts(PolicyDirectory(places.policies, places.profiles).load(), found),
         threads=1,
+        log=f"ring@127.0.0.1:{places.door_log}" if places.door_log else None,
     )
     files.write(render(layout), places.folder / "gateway")
     _run_gateway(stage)
@@ -212,6 +227,7 @@ def start_prometheus(stage: Stage) -> Child:
         engines="engines.json",
         gpus="gpus.json",
         gateways={fleet.GATEWAY: f"127.0.0.1:{places.exporter}"},
+        doors={fleet.GATEWAY: f"127.0.0.1:{places.door_metrics}"} if places.door_metrics else {},
         interval_s=fleet.SCRAPE_S,
         rule_files=["recording.yaml"],
     )

@@ -64,6 +64,7 @@ def assemble(played: Played) -> dict[str, Any]:
         "trace": str(played.wish.trace) if played.wish.trace else f"seeded, seed {played.wish.seed}",
         "fleet": played.wish.fleet,
         **figures(material),
+        **played.door,
         "traffic": [part for each in played.summaries for part in each.get("traffic", ())],
         "cpu_s": _cpu(played),
         "processes_left": played.processes_left,
@@ -99,6 +100,7 @@ def summary(report: Mapping[str, Any], played: Played, path: Path | None) -> str
         "the demonstration is complete" if played.complete else "stopped early; this is what there was",
         f"requests: {requests}",
         f"latency: P50 {_s(total['p50'])}, P95 {_s(total['p95'])}, P99 {_s(total['p99'])}",
+        *_door_lines(report),
         f"levels set at the gateway: {report['pushes']}; lateness P99: {_s(report['lag_p99_s'])}",
         *_story_lines(report["story"]),
     ]
@@ -113,6 +115,14 @@ def summary(report: Mapping[str, Any], played: Played, path: Path | None) -> str
             f"compute every decision again: trimtab replay --all --database {database}",
         ]
     )
+
+
+def _door_lines(report: Mapping[str, Any]) -> list[str]:
+    if not report.get("door"):
+        return []
+    door, exporter = report["door"], report["exporter"]
+    latencies = f"P95 {_s(door['p95_s'])}, first token P95 {_s(door['ttft_p95_s'])}"
+    return [f"at the door: {latencies}; {exporter['lines']} lines read, {exporter['lost']} lost"]
 
 
 def _story_lines(story: Mapping[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,10 @@ def test_a_short_demonstration_reports_and_leaves_nothing(tmp_path: Path) -> Non
     assert list(told["story"]["prometheus"]) == ["stopped", "hanging", "empty", "half"]
     for seen in told["story"]["prometheus"].values():
         assert (seen["shrinks"], seen["weight_changes"]) == (0, 0)
+    assert told["exporter"]["lost"] == told["exporter"]["malformed"] == 0
+    assert told["door"]["ok"] == told["requests"]["ok"], "each answer was a line"
+    assert told["door"]["cut"] == told["door"]["failed"] == 0
+    _same_at_both_ends(told)
     _replays(tmp_path / "report.db")
 
 
@@ -46,3 +51,10 @@ def _replays(database: Path) -> None:
     said = subprocess.run(again, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
     assert said.returncode == 0, said.stdout + said.stderr
     assert json.loads(said.stdout)["replayed"] > 10
+
+
+def _same_at_both_ends(told: dict[str, Any]) -> None:
+    """Callers and the door each held a watch of their own: they differ by what is between them."""
+    callers = told["latency"]["all"]
+    for at_door, measured in (("p95_s", "total_s"), ("ttft_p95_s", "ttft_s")):
+        assert told["door"][at_door] == pytest.approx(callers[measured]["p95"], rel=0.2, abs=0.1)

@@ -17,7 +17,7 @@ from controlplane.domain.state import State
 from controlplane.ports import Frame
 from tests import builders
 
-ROW = PoolRow("chat-8b", 12, 12, 1.0, 55, 3, 2, 4.25, 0.51, 0.77, 0.12, None)
+ROW = PoolRow("chat-8b", 12, 12, 1.0, 55, 3, 2, 4.25, 0.51, "door", 0.77, 0.12, None)
 SCENE = Scene("a healthy fleet", "weights alike", 12.0, 120.0, pools=[ROW])
 
 
