@@ -60,8 +60,8 @@ class Character:
 CHARACTERS: Mapping[str, Character] = {
     "chat-8b": Character(80, "online", "1s", "40ms", 4, 16),
     "reason-70b": Character(70, "online", "2s", "50ms", 2, 6, "mixed", 0.4),
-    "vision": Character(60, "online", "2500ms", "60ms", 2, 8, "code", 1.0),
-    "batch-eval": Character(10, "offline", "60s", "200ms", 0, 8, "code", 0.8),
+    "vision": Character(60, "online", "2500ms", "60ms", 2, 8, "day", 0.8),
+    "batch-eval": Character(10, "offline", "60s", "200ms", 0, 8, "batch", 0.8),
 }
 
 

@@ -45,7 +45,7 @@ class _Closed(BaseModel):
 class SeededForm(_Closed):
     """A trace to be drawn; see `seeded.SHAPES`. `rate` in requests/s, None: the shape's own."""
 
-    shape: Literal["chat", "code", "mixed", "reason"] = "chat"
+    shape: Literal["chat", "code", "mixed", "reason", "day", "batch"] = "chat"
     seed: Annotated[int, Field(ge=0)] = 0
     rate: Positive | None = None
 

@@ -2,8 +2,8 @@
 
 Lengths are lognormal, fitted to published quantiles, and cut at the published maximum; prompt and
 output are drawn independently (their correlation in the Azure rows is -0.11). Arrivals are a Gamma
-renewal process, whose gaps have the coefficient of variation `cv`, run through a slow swing of the
-rate: one period of `1 + swing * sin`, lowest at both ends, highest in the middle.
+renewal process, whose gaps have the coefficient of variation `cv`, run through the course of the rate
+(`course.py`): a slow swing, a whole day with a flash crowd, or batch work that comes and goes.
 
 Sources, by shape:
 
@@ -12,6 +12,8 @@ Sources, by shape:
 - `code`: Azure, code, May 2024 (AzurePublicDataset): prompt 1911/7653/7720, output 8/79/270. Its CV of
   2.98 over a week is mostly the day's swing; the short-term CV here is `chat`'s.
 - `mixed`: ServeGen (arXiv 2505.09999), eight tenants over a day: prompt 483/1208/2781, output 10/571/941.
+- `day`: `chat`'s lengths over a day that swings 20 times, with a flash crowd at 18:00.
+- `batch`: `code`'s lengths, six times a day for an hour, and nothing between.
 - `reason`: ServeGen, deepseek-r1: mean prompt 1268, mean output 1527. Only means are published; the
   spread (sigma 0.8) is an assumption.
 
@@ -23,13 +25,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from controlplane.traffic.course import SLOW_SWING, Course, day, on_off
 from controlplane.traffic.trace import Floats, Ints, Trace
 
 _Z95, _Z99 = 1.6449, 2.3263
+_GRID = 8641  # of a day: ten seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +72,25 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A kind of traffic. `rate` in requests/s, mean over the trace; `swing` in 0..1."""
+    """A kind of traffic. `rate` in requests/s, mean over the trace; `course`: how it moves over it."""
 
     prompt: Lengths
     output: Lengths
     rate: float = 5.53
     cv: float = 1.09
-    swing: float = 0.3
+    course: Course = SLOW_SWING
 
+
+_CHAT = Shape(Lengths.fitted(1020, 4083, 4142, 4142), Lengths.fitted(129, 451, 601, 1000))
+_CODE = Shape(Lengths.fitted(1911, 7653, 7720, 7720), Lengths.fitted(8, 79, 270, 4879))
 
 SHAPES: Mapping[str, Shape] = {
-    "chat": Shape(Lengths.fitted(1020, 4083, 4142, 4142), Lengths.fitted(129, 451, 601, 1000)),
-    "code": Shape(Lengths.fitted(1911, 7653, 7720, 7720), Lengths.fitted(8, 79, 270, 4879)),
+    "chat": _CHAT,
+    "code": _CODE,
     "mixed": Shape(Lengths.fitted(483, 1208, 2781, 25_311), Lengths.fitted(10, 571, 941, 8192)),
     "reason": Shape(Lengths.of_mean(1268, 0.8, 32_768), Lengths.of_mean(1527, 0.8, 16_384)),
+    "day": replace(_CHAT, course=day),
+    "batch": replace(_CODE, course=on_off),
 }
 
 
@@ -104,8 +113,18 @@ def _arrivals(random: np.random.Generator, shape: Shape, seconds: float, rate: f
     expected = seconds * rate
     n = math.ceil(expected + 10 * shape.cv * math.sqrt(expected) + 10)
     gaps = random.gamma(1 / shape.cv**2, shape.cv**2, n)
-    grid = np.linspace(0.0, seconds, 2001)
-    swing = (np.sin(np.pi * grid / seconds) ** 2 * 2 - 1) * shape.swing
-    mean = np.concatenate([[0.0], np.cumsum((1 + swing[1:] / 2 + swing[:-1] / 2) * np.diff(grid))]) * rate
+    at = np.linspace(0.0, 1.0, _GRID)
+    middle = (at[1:] + at[:-1]) / 2.0
+    relative = shape.course(middle)
+    mean = np.concatenate([[0.0], np.cumsum(relative / relative.mean())]) * expected / middle.size
     operational = np.cumsum(gaps)
-    return np.asarray(np.interp(operational[operational < mean[-1]], mean, grid), dtype=np.float64)
+    # To the right of a plateau: nothing arrives while the rate is 0, not even at its very beginning.
+    return _inverse(operational[operational < mean[-1]], mean, at * seconds)
+
+
+def _inverse(wanted: Floats, mean: Floats, grid: Floats) -> Floats:
+    """Where the cumulative `mean` passes each of `wanted`, in a straight line between grid points."""
+    right = np.searchsorted(mean, wanted, side="right")
+    low, high = mean[right - 1], mean[right]
+    share = (wanted - low) / (high - low)
+    return np.asarray(grid[right - 1] + share * (grid[right] - grid[right - 1]), dtype=np.float64)
