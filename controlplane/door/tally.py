@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client import Counter as Total
 
 from controlplane.adapters.engines.door import EDGES_S
 from controlplane.door.line import Line, Malformed, Outcome, parse
+
+PROMISED_S = 1.0
+"""What counts as long to wait where no policy promises anything, seconds."""
 
 SERIES_MAX = 20_000
 """Label sets at most: a thousand instances by a dozen outcomes, and room."""
@@ -26,12 +29,13 @@ _PROCESSES = 8
 class Tally:
     """What was read so far. `take` may be called while another thread collects.
 
-    `targets_s` are histogram edges too, so that the share of requests within a target is exact.
+    `targets_s`, seconds, are histogram edges too, so that the share of requests within one is exact.
     """
 
-    def __init__(self, targets_s: Iterable[float] = (), series_max: int = SERIES_MAX) -> None:
+    def __init__(self, targets_s: Collection[float] = (), series_max: int = SERIES_MAX) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self.edges = tuple(sorted({*EDGES_S, *targets_s}))
+        self._promised_s = min(targets_s, default=PROMISED_S)
         self._series_max = series_max
         self._wait = self._histogram("wait", "Seconds in the gateway's queue, of requests that left it.")
         self._ttft = self._histogram(
@@ -88,11 +92,24 @@ class Tally:
         self._requests.labels(*labels, line.outcome.value).inc()
         if line.wait_s is not None and line.outcome is not Outcome.REFUSED:
             self._wait.labels(*labels).observe(line.wait_s)
-        if line.outcome is not Outcome.OK:
-            return  # a broken-off answer's times would flatter the rest: it counts as a miss instead
-        for histogram, seconds in ((self._ttft, line.ttft_s), (self._total, line.total_s)):
+        for histogram, seconds in ((self._ttft, self._first_token(line)), (self._total, self._whole(line))):
             if seconds is not None:
                 histogram.labels(*labels).observe(seconds)
+
+    def _first_token(self, line: Line) -> float | None:
+        """What counts as the first token's time; None where the answer's times would flatter the rest."""
+        if line.ttft_s is not None and line.outcome in {Outcome.OK, Outcome.LEFT}:
+            return line.ttft_s
+        return self._given_up(line)
+
+    def _whole(self, line: Line) -> float | None:
+        return line.total_s if line.outcome is Outcome.OK else self._given_up(line)
+
+    def _given_up(self, line: Line) -> float | None:
+        """Who waited longer than promised and left waited at least so long: else latency would be that of
+        the patient alone. Who left before says nothing of us."""
+        patient = line.outcome is Outcome.LEFT and line.total_s is not None
+        return line.total_s if patient and (line.total_s or 0.0) >= self._promised_s else None
 
     def _histogram(self, name: str, text: str) -> Histogram:
         return Histogram(

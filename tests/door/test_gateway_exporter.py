@@ -131,7 +131,7 @@ def test_a_refusal_a_caller_who_left_and_a_broken_answer_are_told_apart(observed
     reader.reaches(0, "in_flight", slot="s1")
     assert reader.value("requests_total", outcome="ok") == 0
     assert reader.value("requests_total", status="200") == 1, "the status of a success"
-    assert reader.value("ttft_seconds_count") == 0
+    assert reader.value("total_seconds_count", status="200") == 0, "and none of its times"
 
 
 def test_lines_that_nobody_could_read_are_counted(make_door: MakeDoor) -> None:  # noqa: F811

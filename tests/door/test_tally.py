@@ -38,6 +38,19 @@ def test_a_cut_stream_is_a_200_and_a_failure_and_flatters_no_latency() -> None:
     assert sample(tally.registry, "trimtab_door_total_seconds_count") == before == 1
 
 
+def test_who_waited_in_vain_counts_as_having_waited_at_least_so_long() -> None:
+    """B-049: else the latency is that of the patient alone. Who leaves at once says nothing of us."""
+    tally = Tally(targets_s=[2.0])
+    gone = {"termination": "CH--", "status": 400, "ttft_ms": ""}
+    tally.take(raw(**gone, total_ms=1900))
+    assert sample(tally.registry, "trimtab_door_ttft_seconds_count") == 0
+    tally.take(raw(**gone, total_ms=30_000))
+    assert sample(tally.registry, "trimtab_door_ttft_seconds_sum") == 30.0
+    assert sample(tally.registry, "trimtab_door_total_seconds_sum") == 30.0
+    tally.take(raw(termination="CD--", ttft_ms="500", total_ms=10_000))
+    assert sample(tally.registry, "trimtab_door_ttft_seconds_sum") == 30.5, "its first token it did see"
+
+
 def test_a_refusal_is_counted_and_its_wait_is_not_a_wait_of_those_who_were_served() -> None:
     tally = Tally()
     tally.take(raw(termination="sQ--", status=503, server="<NOSRV>", wait_ms=60_000, ttft_ms=""))
