@@ -106,18 +106,26 @@ RECORDED = (
 def _late(pool_kind: str) -> str:
     by = "cluster, pool, signal"
     target = _last("trimtab_pool_target_seconds", by, f'pool_kind="{pool_kind}"', REMEMBERED)
-    return f"{CALLER_P95} > on ({by}) group_left () {target}"
+    # Without the source: where it changes (a gateway not scraped), an alert must not begin anew.
+    return f"max by ({by}) ({CALLER_P95}) > on ({by}) {target}"
 
 
-_TARGET = (
-    '{{ with printf "max(last_over_time(trimtab_pool_target_seconds'
-    f'{{cluster=%q,pool=%q,signal=%q}}[{REMEMBERED}]))"'
-    " $labels.cluster $labels.pool $labels.signal | query }}"
-    '{{ . | first | value | printf "%.3g" }}{{ end }}'
+def _asked(query: str, shown: str) -> str:
+    """A word of the summary that is asked for when it is written, about the same pool and signal."""
+    selector = "{cluster=%q,pool=%q,signal=%q}"
+    labels = "$labels.cluster $labels.pool $labels.signal"
+    return (
+        f'{{{{ with printf "{query}" {labels} | query }}}}{{{{ . | first | {shown} }}}}{{{{ end }}}}'
+    ).replace("SELECTOR", selector)
+
+
+_SOURCE = _asked(f"{CALLER_P95}SELECTOR", 'label "source"')
+_TARGET = _asked(
+    f"max(last_over_time(trimtab_pool_target_secondsSELECTOR[{REMEMBERED}]))", 'value | printf "%.3g"'
 )
 _LATE = (
     "The {{ $labels.signal }} of pool {{ $labels.pool }} of {{ $labels.cluster }}"
-    ' is {{ $value | printf "%.3g" }} s ({{ $labels.source }}), its target is ' + _TARGET + " s."
+    ' is {{ $value | printf "%.3g" }} s (' + _SOURCE + "), its target is " + _TARGET + " s."
 )
 
 ALERTS = (

@@ -190,8 +190,7 @@ def test_alerts_speak_of_families_and_labels_that_exist() -> None:
     for alert in alerts:
         names = re.findall(r"trimtab_[a-z_]+", alert.expr)
         labels = {label for name in names for label in catalog.BY_NAME[name].labels}
-        # `source` is the latency's own: a recorded series has it.
-        assert set(re.findall(r"\$labels\.([a-z_]+)", alert.summary)) <= labels | {"source"}
+        assert set(re.findall(r"\$labels\.([a-z_]+)", alert.summary)) <= labels
 
 
 def test_no_series_stands_twice(page: Page) -> None:
