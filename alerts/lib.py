@@ -30,6 +30,25 @@ class Alert:
         }
 
 
-def group(name: str, alerts: Sequence[Alert]) -> Mapping[str, Any]:
-    """A rule file's content with one group."""
-    return {"groups": [{"name": name, "rules": [alert.rule() for alert in alerts]}]}
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A series that alerts of the same group read, and boards may."""
+
+    name: str
+    expr: str
+
+    def rule(self) -> Mapping[str, Any]:
+        """The rule as Prometheus reads it."""
+        return {"record": self.name, "expr": self.expr}
+
+
+def group(name: str, rules: Sequence[Alert | Recorded]) -> Mapping[str, Any]:
+    """A rule file's content with one group: its rules run one after another, in this order."""
+    return {"groups": [{"name": name, "rules": [rule.rule() for rule in rules]}]}
+
+
+def labelled(expr: str, **labels: str) -> str:
+    """The expression with constant labels on every sample."""
+    for name, value in labels.items():
+        expr = f'label_replace({expr}, "{name}", "{value}", "", "")'
+    return expr

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
 from alerts import recording
-from alerts.lib import group
-from alerts.rules import loop
+from alerts.lib import Alert, Recorded, group
+from alerts.rules import loop, pools
 
 COMPILED = Path(__file__).parent / "compiled"
 
@@ -21,9 +21,13 @@ def files() -> Mapping[str, str]:
     """Every compiled file by name."""
     return {
         "recording.yaml": recording.text(),
-        "loop.yaml": _HEADER
-        + yaml.safe_dump(group("trimtab-loop", loop.ALERTS), sort_keys=False, width=200, allow_unicode=True),
+        "loop.yaml": _compiled("trimtab-loop", loop.ALERTS),
+        "pools.yaml": _compiled("trimtab-pools", (*pools.RECORDED, *pools.ALERTS)),
     }
+
+
+def _compiled(name: str, rules: Sequence[Alert | Recorded]) -> str:
+    return _HEADER + yaml.safe_dump(group(name, rules), sort_keys=False, width=200, allow_unicode=True)
 
 
 def main(directory: Path = COMPILED) -> None:

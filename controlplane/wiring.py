@@ -63,7 +63,7 @@ class FollowedPolicies:
         self._observe_only = observe_only
         self._problem = ""
         self._read_at = stamp()
-        self._good = self._shaped(source.load())
+        self._good = told.policies = self._shaped(source.load())
 
     def now(self) -> Policies:
         """What is in force."""
@@ -75,7 +75,7 @@ class FollowedPolicies:
 
     def _read_again(self) -> None:
         try:
-            self._good = self._shaped(self._source.load())
+            self._good = self._told.policies = self._shaped(self._source.load())
             self._note("")
         except InvalidConfig as error:
             self._note(str(error))

@@ -63,11 +63,14 @@ def with_forecast(load: Load, forecast: PoolForecast | None) -> Load:
 
 def shown(pool: PoolView) -> Step:
     """Figures that decide nothing here and are read by every surface alike."""
-    inputs = (
-        imbalance_input("imbalance_utilisation", of_utilisation(pool)),
-        imbalance_input("imbalance_busyness", of_busyness(pool)),
-    )
-    return Step("imbalance", "imbalance_shown", Vote.ABSTAIN, inputs)
+    found = {"utilisation": of_utilisation(pool), "busyness": of_busyness(pool)}
+    spreads = [imbalance_input(f"imbalance_{of}", each) for of, each in found.items()]
+    hottest = [
+        figure(f"hottest_{of}", each.hottest.value, "ratio", subject=each.hottest.instance)
+        for of, each in found.items()
+        if each.hottest is not None
+    ]
+    return Step("imbalance", "imbalance_shown", Vote.ABSTAIN, (*spreads, *hottest))
 
 
 def imbalance_input(name: str, imbalance: Imbalance) -> Input:

@@ -64,6 +64,21 @@ UNCONFIRMED = _gauge(
     "cluster pool",
     "Requests in flight that a gateway counts and no engine knows of.",
 )
+IMBALANCE = _gauge(
+    "imbalance_ratio",
+    "cluster pool of counter",
+    "Largest distance from the pool's mean, at the last capacity cycle. NaN where it is undefined.",
+)
+HOTTEST = _gauge(
+    "hottest_instance_ratio",
+    "cluster pool of instance_id",
+    "The largest figure among those that the imbalance compares, and whose it is.",
+)
+TARGET = _gauge(
+    "pool_target_seconds",
+    "cluster pool pool_kind signal",
+    "What the pool's policy in force promises, by signal.",
+)
 QUERIES = _gauge("queries", "cluster kind", "Queries to the metrics source in the last cycle.")
 QUERY_FAILURES = _counter("query_failures", "cluster kind query", "Queries that gave nothing.")
 REJECTED = _counter("rejected_samples", "cluster kind", "Readings dropped as impossible.")
@@ -89,6 +104,9 @@ FAMILIES: tuple[Family, ...] = (
     GATEWAY_UP,
     INVENTORY_UP,
     UNCONFIRMED,
+    IMBALANCE,
+    HOTTEST,
+    TARGET,
     QUERIES,
     QUERY_FAILURES,
     REJECTED,

@@ -6,6 +6,7 @@ one cycle, and what is unknown has no series instead of a reassuring number.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,10 @@ from controlplane.domain.explanation import Input
 from controlplane.domain.fleet import Inventory
 from controlplane.domain.gateway import GatewayView, ServerState
 from controlplane.domain.ids import CycleKind
+from controlplane.domain.imbalance import UNDEFINED
 from controlplane.domain.plan import Decision, Outcome
+from controlplane.domain.policy import Policies
+from controlplane.domain.rules import latency
 from controlplane.loop.cycle import Report
 from controlplane.loop.runner import Health
 from controlplane.telemetry import catalog
@@ -29,7 +33,8 @@ Row = tuple[Sequence[str], float]
 
 @dataclass(slots=True)
 class Told:
-    """What the exporter remembers: the last report of each kind, and running totals by labels.
+    """What the exporter remembers: the last report of each kind, running totals by labels, and the
+    policies in force (None: not yet read).
 
     `last` is in the order of telling, newest at the end, and replaced as a whole: another thread reads it.
     """
@@ -38,6 +43,7 @@ class Told:
     last: dict[CycleKind, Report] = field(default_factory=dict)
     totals: dict[str, Counter[tuple[str, ...]]] = field(default_factory=dict)
     policies_valid: bool = True
+    policies: Policies | None = None
 
     def tell(self, report: Report) -> None:
         """Take one cycle into account."""
@@ -90,6 +96,7 @@ class Exporter(Collector):
             catalog.CYCLE_INTERVAL.name: [((cluster, kind), beat.interval_s) for kind, beat in beats.items()],
             catalog.CYCLE_AGE.name: [((cluster, kind), self._health.age_s(kind)) for kind in beats],
             catalog.POLICY_VALID.name: [((cluster,), float(self._told.policies_valid))],
+            catalog.TARGET.name: list(_targets(self._told.policies, cluster)),
         }
 
     def _last(self) -> dict[str, list[Row]]:
@@ -103,6 +110,7 @@ class Exporter(Collector):
                 if each.observation
             ],
         }
+        rows |= _imbalance(self._told.last.get(CycleKind.CAPACITY), cluster)
         return rows | _world(observed[-1] if observed else None, cluster) | _pools(observed, cluster)
 
 
@@ -151,6 +159,40 @@ def _pools(reports: Iterable[Report], cluster: str) -> dict[str, list[Row]]:
         catalog.UNCONFIRMED.name: unconfirmed,
         catalog.BLIND.name: [((cluster, pool), value) for pool, value in blind.items()],
     }
+
+
+def _targets(policies: Policies | None, cluster: str) -> Iterator[Row]:
+    for pool, policy in ({} if policies is None else policies.pools).items():
+        for signal, target in latency.targets(policy.slo).items():
+            yield (cluster, pool, policy.kind, signal), target
+
+
+def _imbalance(report: Report | None, cluster: str) -> dict[str, list[Row]]:
+    """Of capacity cycles alone: theirs are the means over the window, by which the alerts are defined."""
+    decisions = report.plan.decisions if report is not None and report.plan is not None else {}
+    told = [
+        (pool, each)
+        for pool, decision in decisions.items()
+        for step in decision.explanation.steps
+        if step.rule == "imbalance"
+        for each in step.inputs
+    ]
+    return {
+        catalog.IMBALANCE.name: _rows_of("imbalance_", told, cluster),
+        catalog.HOTTEST.name: _rows_of("hottest_", told, cluster),
+    }
+
+
+def _rows_of(prefix: str, told: Iterable[tuple[str, Input]], cluster: str) -> list[Row]:
+    """NaN where a figure is known to be undefined; nothing where it is not known."""
+    return [
+        (
+            (cluster, pool, each.name.removeprefix(prefix), each.subject),
+            math.nan if each.value is None else each.value,
+        )
+        for pool, each in told
+        if each.name.startswith(prefix) and (each.value is not None or each.cause in UNDEFINED)
+    ]
 
 
 def _unconfirmed(decision: Decision) -> Iterator[float]:

@@ -9,7 +9,7 @@ import pytest
 from controlplane.domain.fleet import Phase
 from controlplane.domain.imbalance import of_busyness, of_utilisation
 from controlplane.domain.readings import Cause, Missing, Signal
-from tests.builders import instances, steady_pool
+from tests.builders import NOW, instances, steady_pool
 from tests.domain.stories import decided, step_of
 from tests.domain.test_load import view
 
@@ -58,9 +58,45 @@ def test_a_garbage_sample_does_not_raise_it() -> None:
     assert of_utilisation(view(built)).value == pytest.approx(0.0)
 
 
-def test_both_stand_in_the_explanation_of_a_capacity_decision() -> None:
+def test_both_stand_in_the_explanation_of_a_capacity_decision_with_the_hottest_of_each() -> None:
     decision, _ = decided(steady_pool(4, 10.0))
     assert [each.name for each in step_of(decision, "imbalance").inputs] == [
         "imbalance_utilisation",
         "imbalance_busyness",
+        "hottest_utilisation",
+        "hottest_busyness",
     ]
+
+
+def test_the_hottest_is_named_and_among_equals_it_is_the_one_with_most_running() -> None:
+    """On a saturated counter all but one may read the same."""
+    built = steady_pool(running=[9.0, 8.0, 12.0, 3.0], changes={Signal.SM_ACTIVE: [0.7, 0.9, 0.9, 0.3]})
+    hottest = of_utilisation(view(built)).hottest
+    assert hottest is not None
+    assert hottest.instance == instances(4)[2].instance_id
+    assert hottest.value == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(("unseen", "known"), [(1, True), (2, False)])
+def test_below_the_coverage_it_is_unknown_for_the_one_not_seen_may_be_the_hot_one(
+    unseen: int, known: bool
+) -> None:
+    """Nine of ten are the policy's coverage, eight are not."""
+    readings = [Missing(Cause.UNSEEN)] * unseen + [0.5] * (10 - unseen)
+    found = of_utilisation(view(steady_pool(10, 10.0, changes={Signal.SM_ACTIVE: readings})))
+    assert found.counter == ("sm_active" if known else "gpu_utilisation")
+    both = {Signal.SM_ACTIVE: readings, Signal.DRAM_ACTIVE: readings, Signal.GPU_UTILISATION: readings}
+    alone = of_utilisation(view(steady_pool(10, 10.0, changes=both)))
+    assert (alone.value is not None) == known
+    assert alone.cause is (Cause.NONE if known else Cause.UNSEEN)
+
+
+def test_instances_that_have_just_begun_to_serve_do_not_make_it_unknown() -> None:
+    """They have no window behind them yet; a pool that grew is still compared over the others."""
+    young = [replace(each, ready_at=NOW - 5.0) for each in instances(10)[:5]]
+    built = steady_pool(
+        members=(*young, *instances(10)[5:]),
+        running=[10.0] * 10,
+        changes={Signal.SM_ACTIVE: [Missing(Cause.WINDOW_TOO_SHORT)] * 5 + [0.5] * 4 + [0.9]},
+    )
+    assert of_utilisation(view(built)).value == pytest.approx(0.32)

@@ -186,6 +186,7 @@ def test_policies_that_turn_invalid_leave_the_last_good_ones_in_force(
         write(tmp_path / "policies", "chat.yaml", POLICY)
         eventually(lambda: valid in page(run.endpoint.port), START_S)
         assert cycles.errors == 0
+        assert 'trimtab_pool_target_seconds{cluster="demo",' in page(run.endpoint.port)
     assert caplog.text.count("policies are invalid") == 1
     assert caplog.text.count("policies are valid again") == 1
 

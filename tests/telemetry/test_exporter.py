@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import subprocess
@@ -18,12 +19,14 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from alerts.rules import loop as loop_alerts
+from alerts.rules import pools as pool_alerts
+from controlplane.domain.fleet import Phase
 from controlplane.domain.gateway import ServerState
 from controlplane.domain.ids import CycleKind, InstanceId, PoolName
 from controlplane.domain.observation import SourceHealth
 from controlplane.domain.plan import ActionState
-from controlplane.domain.policy import Policies
-from controlplane.domain.readings import Known, PoolSignal
+from controlplane.domain.policy import Policies, PoolKind, Slo
+from controlplane.domain.readings import Known, PoolSignal, Signal
 from controlplane.loop.cycle import Report
 from controlplane.loop.runner import Beat, Health
 from controlplane.ports import InvalidConfig, MetricsAnswer
@@ -31,8 +34,8 @@ from controlplane.telemetry import catalog
 from controlplane.telemetry.catalog import Kind
 from controlplane.telemetry.exporter import Exporter, Told
 from controlplane.telemetry.http import Endpoint
-from tests.builders import inventory, policies, pool_policy
-from tests.loop.world import CHAT, SLOW, World
+from tests.builders import Value, instances, inventory, policies, pool_policy, steady_pool
+from tests.loop.world import CHAT, SLOW, World, answer
 
 HOSTILE = 'chat"70b\\x\nand more'
 WEIGHTS, CAPACITY = CycleKind.WEIGHTS, CycleKind.CAPACITY
@@ -180,10 +183,11 @@ def test_only_counters_end_in_total() -> None:
 
 
 def test_alerts_speak_of_families_and_labels_that_exist() -> None:
-    used = {name for alert in loop_alerts.ALERTS for name in re.findall(r"trimtab_[a-z_]+", alert.expr)}
+    alerts = (*loop_alerts.ALERTS, *pool_alerts.ALERTS)
+    used = {name for alert in alerts for name in re.findall(r"trimtab_[a-z_]+", alert.expr)}
     assert used
     assert used <= set(catalog.BY_NAME)
-    for alert in loop_alerts.ALERTS:
+    for alert in alerts:
         names = re.findall(r"trimtab_[a-z_]+", alert.expr)
         labels = {label for name in names for label in catalog.BY_NAME[name].labels}
         assert set(re.findall(r"\$labels\.([a-z_]+)", alert.summary)) <= labels
@@ -352,3 +356,89 @@ def test_policies_in_force_are_valid_until_told_otherwise(page: Page) -> None:
     assert page.rows("trimtab_policies_valid") == {(): 1.0}
     page.told.policies_valid = False
     assert page.rows("trimtab_policies_valid") == {(): 0.0}
+
+
+def uneven(page: Page, *values: Value, kind: CycleKind = CAPACITY) -> None:
+    """One cycle in which the pool's instances read so on their better counter."""
+
+    def said(kind: CycleKind, rules: Policies, now: float) -> MetricsAnswer:
+        world = page.world
+        changes = {Signal.SM_ACTIVE: values}
+        return answer(
+            steady_pool(members=world.members, running=world.running, kind=kind, now=now, changes=changes)
+        )
+
+    page.world.metrics.say(said)
+    page.cycle(kind)
+
+
+def of(page: Page, name: str, what: str = "utilisation") -> dict[str, float]:
+    """Values of one kind of imbalance, by the counter or the instance."""
+    rows = [(dict(labels), value) for labels, value in page.rows(name).items()]
+    return {row.get("counter") or row["instance_id"]: value for row, value in rows if row["of"] == what}
+
+
+def test_the_imbalance_of_the_last_capacity_cycle_is_shown_with_its_counter_and_the_hottest(
+    page: Page,
+) -> None:
+    uneven(page, 0.4, 0.4, 0.8, 0.4)
+    assert of(page, "trimtab_imbalance_ratio") == {"sm_active": pytest.approx(0.3)}
+    assert of(page, "trimtab_hottest_instance_ratio") == {
+        page.world.members[2].instance_id: pytest.approx(0.8)
+    }
+    page.cycle(WEIGHTS)
+    assert of(page, "trimtab_imbalance_ratio") == {"sm_active": pytest.approx(0.3)}
+    assert of(page, "trimtab_imbalance_ratio", "busyness")["busyness"] == pytest.approx(0.0)
+
+
+def test_below_one_running_request_an_instance_imbalance_is_no_number_and_not_zero(page: Page) -> None:
+    page.world.running = 1.0
+    uneven(page, 0.4, 0.4, 0.8, 0.4)
+    assert of(page, "trimtab_imbalance_ratio")["sm_active"] == pytest.approx(0.3)
+    page.world.running = 0.9
+    uneven(page, 0.4, 0.4, 0.8, 0.4)
+    assert math.isnan(of(page, "trimtab_imbalance_ratio")["sm_active"])
+    assert of(page, "trimtab_hottest_instance_ratio") == {}
+
+
+def test_an_imbalance_that_is_not_known_has_no_series(page: Page) -> None:
+    """Unlike one that is known to be undefined: the alerts bridge the former, and heed the latter."""
+    uneven(page, 0.4, 0.4, 0.8, 0.4)
+    assert of(page, "trimtab_imbalance_ratio")
+    page.world.metrics.say(MetricsAnswer({}, {}, SourceHealth(4, (("running", "no answer"),))))
+    page.cycle(CAPACITY)
+    assert of(page, "trimtab_imbalance_ratio") == {}
+    page.world.ledger.break_next("next_seq")
+    page.cycle(CAPACITY)
+    assert of(page, "trimtab_imbalance_ratio") == {}
+
+
+@pytest.mark.parametrize(
+    ("phase", "spread"), [(Phase.SERVING, 0.6), (Phase.DRAINING, 0.0), (Phase.LOADING, 0.0)]
+)
+def test_what_drains_or_loads_is_not_in_the_imbalance_shown(phase: Phase, spread: float) -> None:
+    members = instances(4)
+    page = Page(World((*members[:3], replace(members[3], phase=phase))))
+    uneven(page, 0.8, 0.8, 0.8, 0.0)
+    assert of(page, "trimtab_imbalance_ratio")["sm_active"] == pytest.approx(spread)
+
+
+def test_targets_are_those_of_the_policies_in_force_before_any_cycle(page: Page) -> None:
+    assert page.rows("trimtab_pool_target_seconds") == {}
+    slo = Slo(ttft_p95_s=1.5, tpot_p95_s=0.04, e2e_p95_s=20.0)
+    page.told.policies = policies(
+        replace(pool_policy("chat-8b"), slo=slo), replace(pool_policy("batch"), kind=PoolKind.OFFLINE)
+    )
+    shown = {
+        (row["pool"], row["pool_kind"], row["signal"]): value
+        for labels, value in page.rows("trimtab_pool_target_seconds").items()
+        for row in (dict(labels),)
+    }
+    assert {key[2]: value for key, value in shown.items() if key[:2] == ("chat-8b", "online")} == {
+        "ttft_p95": 1.5,
+        "tpot_p95": 0.04,
+        "e2e_p95": 20.0,
+    }
+    assert {key[2] for key in shown if key[:2] == ("batch", "offline")} >= {"ttft_p95", "tpot_p95"}
+    page.told.policies = policies(pool_policy("vision"))
+    assert {dict(labels)["pool"] for labels in page.rows("trimtab_pool_target_seconds")} == {"vision"}
