@@ -77,6 +77,13 @@ _QUEUE_WAIT = (
 """Mean wait at the door by Little's law: what queued, by what was let in."""
 
 
+def _at_the_door(signal: str) -> str:
+    """What callers saw, by the gateway exporter, where there is one."""
+    counted = f"trimtab:pool:door_{signal}_count_requests >= {MIN_SAMPLES}"
+    seen = f"(trimtab:pool:door_{signal}_p95_seconds and on (cluster, pool) {counted})"
+    return labelled(seen, signal=f"{signal}_p95", source="door")
+
+
 def _p95(signal: str, *, waits: bool) -> str:
     """The pool's P95 as far as it is known here, with its source; `waits`: the queue is part of it."""
     engine = (
@@ -88,7 +95,7 @@ def _p95(signal: str, *, waits: bool) -> str:
     if not waits:
         return alone
     both = labelled(f"{engine} + on (cluster, pool) {_QUEUE_WAIT}", signal=name, source="engine+queue")
-    return f"{both} or on (cluster, pool, signal) {alone}"
+    return " or on (cluster, pool, signal) ".join((_at_the_door(signal), both, alone))
 
 
 CALLER_P95 = "trimtab:pool:caller_p95_seconds"
