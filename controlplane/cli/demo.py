@@ -11,6 +11,7 @@ from types import FrameType
 import click
 from rich.console import Console
 
+from controlplane.cli.numbers import Range
 from controlplane.demo.processes import DemoError
 from controlplane.demo.run import Watcher, perform, run_folder
 from controlplane.demo.stage import Wish
@@ -27,7 +28,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--for",
     "for_s",
-    type=click.FloatRange(min=SHORTEST_S),
+    type=Range(min=SHORTEST_S),
     help="Seconds from the first request on. Without it: the story takes 5 minutes, then it runs on.",
 )
 @click.option("--trace", type=FILE, help="Trace that drives chat-8b. Without it: seeded chat traffic.")

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from controlplane.cli.numbers import Range
 from controlplane.traffic.mix import MixError, Part, load_mix, parse_mix, prepare
 from controlplane.traffic.player import Player, Settings
 from controlplane.traffic.readers import read_trace, write_trace
@@ -29,7 +30,8 @@ from controlplane.traffic.summary import counts, errors, latency, quantiles
 from controlplane.traffic.trace import TraceError
 
 FILE = click.Path(path_type=Path)
-SECONDS = click.FloatRange(min=1)
+SECONDS = Range(min=1)
+ABOVE_ZERO = Range(min=0, min_open=True)
 
 
 @click.group(name="traffic")
@@ -54,13 +56,15 @@ def command() -> None:
     type=click.IntRange(min=0),
     help="Second of the trace to start at. Without it: around its busiest minute.",
 )
-@click.option("--copies", type=float, help="How many shifted copies of the trace to lay over each other.")
-@click.option("--peak-rate", type=float, help="Instead of --copies: as many as peak at this many requests/s.")
+@click.option("--copies", type=ABOVE_ZERO, help="Shifted copies of the trace to lay over each other.")
+@click.option("--peak-rate", type=ABOVE_ZERO, help="Instead of --copies: as many as peak at this rate, 1/s.")
 @click.option(
     "--max-context", type=int, help="Cut prompts so that prompt + output fit; the cuts are counted."
 )
 @click.option(
-    "--jitter", type=float, help="Seconds: move arrivals by uniform(0, N), for a trace with a coarse clock."
+    "--jitter",
+    type=Range(min=0),
+    help="Seconds: move arrivals by uniform(0, N), where clocks are coarse.",
 )
 @click.option(
     "--mix", type=FILE, help="JSON list of models with their traffic, instead of --model to --jitter."
@@ -68,7 +72,7 @@ def command() -> None:
 @click.option("--for", "for_s", type=SECONDS, default=60.0, show_default=True, help="Seconds to send for.")
 @click.option(
     "--grace",
-    type=click.FloatRange(min=0),
+    type=Range(min=0),
     default=30.0,
     show_default=True,
     help="Seconds that open requests get after that.",
@@ -133,9 +137,7 @@ def inspect(file: Path, as_json: bool) -> None:
 @click.option(
     "--for", "for_s", type=SECONDS, default=600.0, show_default=True, help="Seconds the trace lasts."
 )
-@click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), help="Mean requests/s, instead of the shape's own."
-)
+@click.option("--rate", type=ABOVE_ZERO, help="Mean requests/s, instead of the shape's own.")
 def make(file: Path, shape: str, seed: int, for_s: float, rate: float | None) -> None:
     """Write a seeded trace, drawn from published statistics, to FILE (.parquet, .csv or .jsonl).
 

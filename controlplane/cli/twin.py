@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from controlplane.cli.numbers import Range
 from controlplane.twin.live.faults import HELP, FaultKind
 from controlplane.twin.live.fleet import FLEETS
 from controlplane.twin.live.serve import Settings, announce, serve
@@ -47,7 +48,7 @@ def command() -> None:
 )
 @click.option(
     "--cold-start",
-    type=click.FloatRange(0, 3600),
+    type=Range(0, 3600),
     default=20.0,
     show_default=True,
     help="Seconds until a restarted instance serves.",
@@ -68,9 +69,14 @@ def serve_command(  # noqa: PLR0913  # one parameter an option
 @click.argument("instance", required=False)
 @click.option("--port", type=click.IntRange(1, 65535), required=True, help="The twin's control port.")
 @click.option(
-    "--factor", type=float, default=None, help="Speed that is left, for slow and throttle (default 0.5)."
+    "--factor",
+    type=Range(0, 1, min_open=True),
+    default=None,
+    help="Speed that is left, for slow and throttle (default 0.5).",
 )
-@click.option("--for", "for_s", type=float, default=None, help="Seconds until it ends by itself.")
+@click.option(
+    "--for", "for_s", type=Range(0, min_open=True), default=None, help="Seconds until it ends by itself."
+)
 @click.option("--clear", is_flag=True, help="End the instance's fault (give INSTANCE alone).")
 @click.option("--list", "show", is_flag=True, help="Show the faults in force.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

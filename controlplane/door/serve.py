@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, disable_created_metrics, make_wsgi_app
+from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics, make_wsgi_app
 
 from controlplane.adapters.gateways.haproxy.runtime import RuntimeSocket
 from controlplane.door.beside import Beside
@@ -58,7 +58,7 @@ async def _serve(wish: Wish, ready: Callable[[Ports], None]) -> None:
     ended = _ended()
     try:
         log = await receiver.open(*wish.log)
-        with_page = _Page(wish.metrics, (tally.registry, _registry(beside)))
+        with_page = _Page(wish.metrics, (tally.registry, _registry(beside, trace)))
         try:
             ready(Ports(log, with_page.port))
             await _look_until(ended, beside)
@@ -95,9 +95,14 @@ async def _look_until(ended: asyncio.Event, beside: Beside) -> None:
             continue
 
 
-def _registry(beside: Beside) -> CollectorRegistry:
+def _registry(beside: Beside, trace: TraceFile | None) -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(beside)
+    if trace is not None:
+        unwritten = Gauge(
+            "trimtab_door_unwritten_rows", "Rows that the trace could not take.", registry=registry
+        )
+        unwritten.set_function(lambda: trace.unwritten)
     return registry
 
 

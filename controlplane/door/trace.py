@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import logging
+from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -49,15 +50,26 @@ class TraceFile:
         row += (line.wait_s, line.ttft_s, line.total_s, line.status, line.outcome.value)  # type: ignore[assignment]
         self._file.emit(logging.makeLogRecord({"msg": _csv(row)}))
 
+    @property
+    def unwritten(self) -> int:
+        """Rows that a full disk, or whatever it was, kept from being written."""
+        return self._file.unwritten
+
     def close(self) -> None:
         """Flush and close."""
-        self._file.close()
+        with suppress(OSError):
+            self._file.close()
 
 
 class _Rotating(RotatingFileHandler):
     """Each file begins with the header."""
 
     terminator = ""
+    unwritten = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802  # the base class's
+        """Count it: a trace that can't be written is no reason to stop measuring."""
+        self.unwritten += 1
 
     def _open(self) -> io.TextIOWrapper:
         stream = super()._open()

@@ -33,6 +33,9 @@ from controlplane.traffic.course import SLOW_SWING, Course, day, on_off
 from controlplane.traffic.trace import Floats, Ints, Trace
 
 _Z95, _Z99 = 1.6449, 2.3263
+MOST = 1e8
+"""Requests in one seeded trace, at most: some 3 GiB."""
+
 _GRID = 8641  # of a day: ten seconds
 
 
@@ -99,6 +102,9 @@ def seeded_trace(shape: Shape, seconds: float, seed: int, rate: float | None = N
 
     `rate` in requests/s replaces the shape's own. Raises ValueError where it draws no request.
     """
+    expected = seconds * (shape.rate if rate is None else rate)
+    if not expected <= MOST:
+        raise ValueError(f"some {expected:.3g} requests in one trace; allowed: at most {MOST:.3g}")
     random = np.random.default_rng(seed)
     arrival = _arrivals(random, shape, seconds, shape.rate if rate is None else rate)
     if arrival.size == 0:

@@ -50,6 +50,16 @@ def test_a_trace_is_appended_to_without_a_second_header(tmp_path: Path) -> None:
     assert [each["status"] for each in rows(path)] == ["200", "200"]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is not on this system")
+def test_a_full_disk_costs_rows_which_are_counted_and_nothing_else() -> None:
+    trace = TraceFile(Path("/dev/full"))
+    assert trace.unwritten == 0
+    trace.write(parse(raw()))
+    trace.write(parse(raw()))
+    assert trace.unwritten == 2
+    trace.close()
+
+
 def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"nowhere/door\.csv cannot be written"):
         TraceFile(tmp_path / "nowhere" / "door.csv")

@@ -127,7 +127,7 @@ def test_a_trace_with_a_bad_row_plays_nothing_and_keeps_the_old_results(tmp_path
         (["--url", NOWHERE, "--mix", "m.json", "--from", "3"], "--mix and --from"),
         (["--url", NOWHERE, "--mix", "none.json"], "none.json: No such file"),
         (["--url", NOWHERE, "--model", "m", "--trace", "none.csv"], "none.csv: No such file"),
-        (["--url", NOWHERE, "--model", "m", "--copies", "0"], "copies: Input should be greater than 0"),
+        (["--url", NOWHERE, "--model", "m", "--copies", "0"], "'--copies': 0.0 is not in the range x>0"),
         (["--url", NOWHERE, "--model", "m", "--copies", "2", "--peak-rate", "9"], "copies and peak"),
         (["--url", NOWHERE, "--model", "m", "--from", "900"], "from second 900; allowed: 0 to"),
         (

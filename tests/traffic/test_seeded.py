@@ -66,6 +66,11 @@ def test_a_rate_that_draws_nothing_is_refused() -> None:
         seeded_trace(SHAPES["chat"], 1, seed=0, rate=1e-9)
 
 
+def test_more_requests_than_memory_holds_are_refused_before_any_is_drawn() -> None:
+    with pytest.raises(ValueError, match="allowed: at most 1e"):
+        seeded_trace(SHAPES["chat"], 1e9, seed=0, rate=1e9)
+
+
 def test_the_sparkline_is_highest_where_the_trace_is_busiest() -> None:
     line = sparkline(seeded_trace(SHAPES["chat"], 3600, seed=1, rate=20), width=12)
     assert len(line) == 12
