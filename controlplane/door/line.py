@@ -8,7 +8,6 @@ P for a rule of the gateway) and by its second letter in which phase.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -24,6 +23,8 @@ _GATEWAY_ANSWERED = "-PL"
 """A normal end, and answers of the gateway's own. All other letters are breaks: by the engine (S, s), by a
 person at the gateway (K), because a server went down or came up (D, U), for want of something (R, I)."""
 
+_LONGEST_MS = 30 * 86_400_000.0
+_LATEST_MS = 253_402_300_799_000.0  # the end of year 9999
 _NAME_MAX = 64
 _NOT_SET = frozenset({"", "-", "<NOSRV>"})
 
@@ -75,7 +76,7 @@ def _line(found: dict[str, Any]) -> Line:
     status, termination = _whole(found["status"]), str(found["termination"])
     return Line(
         pid=_whole(found["pid"]),
-        arrived_at=_seconds(found.get("arrived_ms")),
+        arrived_at=_seconds(found.get("arrived_ms"), _LATEST_MS),
         pool=_name(found["pool"], NOBODY),
         slot=_name(found["server"], NOBODY),
         class_=_name(found.get("class", ""), DEFAULT_CLASS),
@@ -122,13 +123,13 @@ def _name(value: object, absent: str) -> str:
     return absent if value in _NOT_SET else value
 
 
-def _seconds(value: object) -> float | None:
+def _seconds(value: object, most_ms: float = _LONGEST_MS) -> float | None:
     """Milliseconds as a number or as text; a phase that was not reached is -1, empty or `-`."""
     if value is None or value in _NOT_SET:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise Malformed("a time that is none")
     milliseconds = float(value)
-    if not math.isfinite(milliseconds):
+    if not milliseconds <= most_ms:  # also false for NaN
         raise Malformed("a time that is none")
     return milliseconds / 1000.0 if milliseconds >= 0.0 else None

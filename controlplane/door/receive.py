@@ -13,6 +13,8 @@ from controlplane.ports import InvalidConfig
 RECEIVE_BYTES = 4 << 20
 """Of the UDP socket: a burst waits here while the last one is counted. Linux may grant less."""
 
+_SO_RCVBUFFORCE = 33  # Linux; the socket module does not name it
+
 Take = Callable[[bytes], object]
 
 
@@ -35,10 +37,7 @@ class Receiver(asyncio.DatagramProtocol):
         except OSError as error:
             await self.close()
             raise InvalidConfig([f"listen: cannot listen on {host}:{port}: {error.strerror}"]) from error
-        with suppress(OSError):
-            self._transport.get_extra_info("socket").setsockopt(
-                socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES
-            )
+        _make_room(self._transport.get_extra_info("socket"))
         return port
 
     async def close(self) -> None:
@@ -60,6 +59,13 @@ class Receiver(asyncio.DatagramProtocol):
             pass
         finally:
             writer.close()
+
+
+def _make_room(receiver: socket.socket) -> None:
+    """As much as asked for where we may say so, else as much as the system grants anybody."""
+    for option in (socket.SO_RCVBUF, _SO_RCVBUFFORCE):
+        with suppress(OSError):
+            receiver.setsockopt(socket.SOL_SOCKET, option, RECEIVE_BYTES)
 
 
 async def _next(reader: asyncio.StreamReader) -> bytes:

@@ -87,6 +87,8 @@ def test_status_and_termination_together_say_what_became_of_it(
         raw(status=10**30),
         raw(total_ms=float("nan")),
         raw(total_ms=float("inf")),
+        raw(total_ms=1e300),
+        raw(arrived_ms="1e18"),
         raw(wait_ms=[1]),
         raw(ttft_ms="soon"),
         raw(pool="x" * 65),
