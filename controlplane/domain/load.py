@@ -20,6 +20,9 @@ from controlplane.domain.view import PoolView
 DRAIN_S = 30.0
 """Seconds within which a backlog should be worked off."""
 
+RETRY_AFTER_S = 5.0
+"""How long our gateways ask a refused caller to wait before it comes again, seconds."""
+
 SPEED_RANGE = (0.25, 2.0)
 """What a measured speed may say of the profile: beyond this the measurement is wrong, not the card."""
 
@@ -132,12 +135,18 @@ def _leaving(view: PoolView, rate: float) -> Estimate:
 
 
 def _arriving(view: PoolView, rate: float) -> Estimate:
-    """Arrivals times mean output. Sees a flash crowd at once; nothing per instance in it."""
-    arrivals = view.reading(PoolSignal.ARRIVALS)
-    if isinstance(arrivals, Known):
-        load = arrivals.value * view.mix.mix.output_mean / rate
-        return Estimate(load, load)
-    return Estimate(0.0, 0.0 if view.policy.routing is Routing.EXTERNAL else None)
+    """Arrivals times mean output. Sees a flash crowd at once; nothing per instance in it.
+
+    A refused caller comes again and is counted again, once every `RETRY_AFTER_S`: what is proven is that
+    many callers who wait outside, a backlog like that inside. At most each of them was a new one.
+    """
+    arrivals, refusals = view.reading(PoolSignal.ARRIVALS), view.reading(PoolSignal.REFUSALS)
+    if not isinstance(arrivals, Known):
+        return Estimate(0.0, 0.0 if view.policy.routing is Routing.EXTERNAL else None)
+    refused = min(refusals.value, arrivals.value) if isinstance(refusals, Known) else 0.0
+    proven = arrivals.value - refused + refused * RETRY_AFTER_S / DRAIN_S
+    each = view.mix.mix.output_mean / rate
+    return Estimate(proven * each, arrivals.value * each)
 
 
 def _in_service(view: PoolView, profile: Profile, rate: float) -> Estimate:

@@ -15,7 +15,7 @@ from controlplane.domain.policy import Policies
 from controlplane.domain.readings import Cause, Missing, PoolSignal, Signal
 from controlplane.domain.state import PoolState
 from controlplane.domain.view import PoolView, group_rows, view_of
-from tests.builders import MIX, policies, profile, steady_pool
+from tests.builders import MIX, Value, policies, profile, steady_pool
 from tests.domain.stories import POOL
 
 
@@ -36,6 +36,28 @@ def test_a_flash_crowd_is_seen_in_arrivals_before_anything_leaves() -> None:
     calm = steady_pool(5, 20.0)
     crowd = steady_pool(5, 20.0, pool_changes={PoolSignal.ARRIVALS: 200.0}, queue=9000.0)
     assert offered_load(view(crowd)).arriving.lower > 2 * offered_load(view(calm)).arriving.lower
+
+
+def arriving(arrivals: float, refusals: Value) -> tuple[float, float | None]:
+    """Arriving requests a second as the load proves them, and as it could be at most."""
+    changes = {PoolSignal.ARRIVALS: arrivals, PoolSignal.REFUSALS: refusals}
+    load = offered_load(view(steady_pool(5, 40.0, queue=900.0, pool_changes=changes)))
+    each = MIX.output_mean / load.tokens_per_instance
+    upper = load.arriving.upper
+    return load.arriving.lower / each, None if upper is None else upper / each
+
+
+def test_a_refused_caller_who_comes_again_is_one_caller_and_no_crowd() -> None:
+    """60 a second are refused and come again every 5 s: 300 wait outside, and are worked off in 30 s."""
+    assert arriving(80.0, 0.0) == pytest.approx((80.0, 80.0))
+    assert arriving(80.0, 60.0) == pytest.approx((20.0 + 300.0 / 30.0, 80.0))
+
+
+@pytest.mark.parametrize("refusals", [Missing(Cause.NOT_EXPORTED), 500.0])
+def test_refusals_that_are_unknown_or_more_than_what_came_hide_no_arrival(refusals: Value) -> None:
+    proven, most = arriving(80.0, refusals)
+    assert most == pytest.approx(80.0)
+    assert proven == pytest.approx(80.0 if isinstance(refusals, Missing) else 80.0 / 6.0)
 
 
 def test_a_backlog_is_load_on_top() -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from controlplane.domain.ids import NAME, InstanceId, PoolName
+from controlplane.domain.load import RETRY_AFTER_S
 
 WEIGHT_MAX = 256
 """HAProxy's largest weight; 257 is refused."""
@@ -99,7 +100,7 @@ class GatewayLayout:
     threads: int = 2
     buffer_bytes: int = 65536
     max_connections: int | None = None
-    retry_after_s: int = 5
+    retry_after_s: int = round(RETRY_AFTER_S)
     retry_budget_percent: int = 10
 
 
