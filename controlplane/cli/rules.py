@@ -1,9 +1,11 @@
-"""`trimtab rules`: the recording rules a Prometheus needs to speak our vocabulary."""
+"""`trimtab rules`: what a Prometheus needs to speak our vocabulary: recording rules, and what to scrape."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,9 +13,11 @@ from controlplane.adapters.engines.compare import compare
 from controlplane.adapters.engines.rules import recording_rules, recording_text
 from controlplane.adapters.engines.template import Rendering
 from controlplane.adapters.policyfiles.leaves import seconds
+from controlplane.adapters.prometheus.config import ScrapePlan, prometheus_config
 from controlplane.ports import InvalidConfig
 
 FILE_NAME = "recording.yaml"
+_NAMED = re.compile(r"(?P<name>[^=]{1,64})=(?P<address>[A-Za-z0-9.\[\]:-]+:(?P<port>[0-9]{1,5}))")
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, text: str) -> float:  # noqa: ARG001
@@ -60,6 +64,61 @@ def render(window: float, interval: float, out: Path | None, *, as_json: bool) -
         out.mkdir(parents=True, exist_ok=True)
         (out / FILE_NAME).write_text(recording_text(rendering), encoding="utf-8")
         click.echo(f"wrote {out / FILE_NAME}")
+
+
+class _Named(click.ParamType[tuple[str, str]]):
+    """`NAME=HOST:PORT`."""
+
+    name = "name=host:port"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        found = _NAMED.fullmatch(value) if isinstance(value, str) else None
+        if found is None or not 1 <= int(found["port"]) <= 65_535:
+            self.fail(f"{value!r} is no NAME=HOST:PORT with a port from 1 to 65535", param, ctx)
+        return found["name"], found["address"]
+
+
+@command.command()
+@click.option("--cluster", required=True, help="The cluster's name, as in fleet.yaml.")
+@click.option(
+    "--engines", required=True, help="Where engines are listed: a file (file_sd) or an http:// URL."
+)
+@click.option("--gpus", required=True, help="Where GPU exporters are listed: a file or an http:// URL.")
+@click.option("--gateway", "gateways", type=_Named(), multiple=True, help="HAProxy's own exporter.")
+@click.option("--door", "doors", type=_Named(), multiple=True, help="`trimtab gateway-exporter` beside it.")
+@click.option("--trimtab", default="", help="HOST:PORT of the controller's own metrics.")
+@click.option("--rule-file", "rule_files", multiple=True, help="A rule file to load, as Prometheus finds it.")
+@click.option("--interval", callback=_seconds, default="15s", show_default=True, help="Scrape interval.")
+def scrape(  # noqa: PLR0913  # one parameter an option
+    *,
+    cluster: str,
+    engines: str,
+    gpus: str,
+    gateways: tuple[tuple[str, str], ...],
+    doors: tuple[tuple[str, str], ...],
+    trimtab: str,
+    rule_files: tuple[str, ...],
+    interval: float,
+) -> None:
+    """Print a prometheus.yml for a fleet: jobs, labels, and of each target only what is read.
+
+    Target lists carry the labels `cluster, pool, instance_id, node, pod, namespace` (engines) and
+    `cluster, node` (GPUs). docs/prometheus.md says what each is for.
+
+    \b
+    Example:
+      trimtab rules scrape --cluster demo --engines engines.json --gpus gpus.json \\
+          --gateway door-1=127.0.0.1:8405 --door door-1=127.0.0.1:9405 \\
+          --trimtab 127.0.0.1:9750 --rule-file recording.yaml > prometheus.yml
+    """
+    if strangers := sorted({name for name, _ in doors} - {name for name, _ in gateways}):
+        raise click.UsageError(f"--door {strangers[0]}: no --gateway has this name")
+    plan = ScrapePlan(
+        cluster, engines, gpus, dict(gateways), interval, rule_files, trimtab, doors=dict(doors)
+    )
+    click.echo(prometheus_config(plan), nl=False)
 
 
 @command.command()

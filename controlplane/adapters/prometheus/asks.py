@@ -54,9 +54,11 @@ def asks(kind: CycleKind) -> tuple[Ask, ...]:
 
 def _recorded(templates: Iterable[Template], rendering: Rendering) -> str:
     ages = dict.fromkeys(t.series for t in templates if t.name in AGES)
-    others = dict.fromkeys(t.series for t in templates if t.name not in AGES)
+    alone = dict.fromkeys(t.series for t in templates if t.name is Helper.WINDOW)
+    others = dict.fromkeys(t.series for t in templates if t.series not in ages | alone)
     cluster = () if rendering.cluster is None else (matcher("cluster", "=", rendering.cluster),)
-    parts = [_names(others, cluster), *(_grown(series, cluster) for series in ages)]
+    # The rules' own window is no cluster's: of all series it alone has no such label.
+    parts = [_names(others, cluster), *alone, *(_grown(series, cluster) for series in ages)]
     return "\nor ".join(parts)
 
 

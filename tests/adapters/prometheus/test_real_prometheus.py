@@ -13,12 +13,13 @@ from controlplane.adapters.engines import TEMPLATES
 from controlplane.adapters.engines.escape import any_of, matcher
 from controlplane.adapters.engines.rules import SERIES_LABEL, inline
 from controlplane.adapters.engines.template import Helper, Level, series_name
+from controlplane.adapters.prometheus.asks import Mode
 from controlplane.adapters.prometheus.client import Answer, PrometheusClient
 from controlplane.domain.ids import CycleKind, InstanceId
 from controlplane.domain.readings import Cause, Known, Missing, PoolSignal, Reading, Signal
 from controlplane.ports import MetricsAnswer
 from tests.adapters.prometheus.conftest import RENDERING, Cast, Fleet, Watch
-from tests.adapters.prometheus.policies import CHAT
+from tests.adapters.prometheus.policies import CHAT, policies
 from tests.support import eventually
 
 pytestmark = pytest.mark.real
@@ -185,6 +186,14 @@ def test_counters_that_fall_without_a_restart_are_no_rate(watch: Watch, cast: Ca
         assert isinstance(found, Missing)
         assert found.cause is Cause.INCONSISTENT
     assert known(readings[Signal.RUNNING][cast["sawtooth"]]) == 4
+
+
+def test_a_policy_that_asks_for_another_window_than_the_rules_have_is_noted(watch: Watch) -> None:
+    """In both renderings: as a recorded series the window is the one without a cluster."""
+    assert [note for note in watch.read(CycleKind.CAPACITY).health.notes if "window" in note] == []
+    watch.policies = policies(window_s=20.0)
+    noted = [note for note in watch.read(CycleKind.CAPACITY).health.notes if "window" in note]
+    assert bool(noted) is (watch.source.mode is Mode.RECORDED), "sent as queries, they have the policy's own"
 
 
 def test_a_window_with_too_few_scrapes_says_so(watch: Watch, cast: Cast) -> None:
