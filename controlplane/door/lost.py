@@ -2,7 +2,8 @@
 
 A request counts as ended where the gateway's total no longer holds it among those in flight. Its line may
 still be on its way, so a difference is a loss only when it has lasted: the least difference of the
-last few looks is what cannot be explained by lines under way. Losses are never taken back.
+last looks is what cannot be explained by lines under way, as long as the reader catches up once among
+them. Losses are never taken back.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-LOOKS = 5
+LOOKS = 10
 
 
 @dataclass(frozen=True, slots=True)

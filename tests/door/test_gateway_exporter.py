@@ -45,7 +45,7 @@ class Reader:
         )
 
     def reaches(self, number: float, name: str, **labels: str) -> None:
-        eventually(lambda: self.value(name, **labels) == number, 15, because=f"{name} {labels} is {number}")
+        eventually(lambda: self.value(name, **labels) == number, 30, because=f"{name} {labels} is {number}")
 
 
 @contextmanager
