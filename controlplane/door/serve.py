@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics, make_wsgi_app
 
@@ -18,7 +16,7 @@ from controlplane.door.beside import Beside
 from controlplane.door.receive import Receiver
 from controlplane.door.tally import Tally
 from controlplane.door.trace import TraceFile
-from controlplane.ports import InvalidConfig
+from controlplane.telemetry.page import Page
 
 LOOK_S = 1.0
 
@@ -58,12 +56,12 @@ async def _serve(wish: Wish, ready: Callable[[Ports], None]) -> None:
     ended = _ended()
     try:
         log = await receiver.open(*wish.log)
-        with_page = _Page(wish.metrics, (tally.registry, _registry(beside, trace)))
+        page = Page(*wish.metrics, _app((tally.registry, _registry(beside, trace))), "metrics")
         try:
-            ready(Ports(log, with_page.port))
+            ready(Ports(log, page.port))
             await _look_until(ended, beside)
         finally:
-            with_page.close()
+            page.close()
     finally:
         await receiver.close()
         if trace is not None:
@@ -104,30 +102,6 @@ def _registry(beside: Beside, trace: TraceFile | None) -> CollectorRegistry:
         )
         unwritten.set_function(lambda: trace.unwritten)
     return registry
-
-
-class _Quiet(WSGIRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Scrapes are no news."""
-
-
-class _Page:
-    """`/metrics`, from a thread of its own."""
-
-    def __init__(self, address: Address, registries: Iterable[CollectorRegistry]) -> None:
-        host, port = address
-        try:
-            self._server = make_server(host, port, _app(registries), WSGIServer, _Quiet)
-        except OSError as error:
-            raise InvalidConfig([f"metrics: cannot listen on {host}:{port}: {error.strerror}"]) from error
-        self.port = self._server.server_port
-        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 def _app(registries: Iterable[CollectorRegistry]) -> Callable[..., Any]:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.registry import Collector
 
 from controlplane.loop.runner import STALLED_INTERVALS, Health
-from controlplane.ports import InvalidConfig
+from controlplane.telemetry.page import Page
 
 StartResponse = Callable[..., Any]
-
-
-class _Quiet(WSGIRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Scrapes are no news."""
 
 
 def healthz(health: Health) -> tuple[int, dict[str, Any]]:
@@ -50,19 +43,12 @@ class Endpoint:
         registry.register(exporter)
         self._metrics = make_wsgi_app(registry)
         self._health = health
-        try:
-            self._server = make_server(host, port, self._answer, WSGIServer, _Quiet)
-        except OSError as error:
-            raise InvalidConfig([f"listen: cannot listen on {host}:{port}: {error.strerror}"]) from error
-        self.port = self._server.server_port
-        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
-        self._thread.start()
+        self._page = Page(host, port, self._answer, "listen")
+        self.port = self._page.port
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._page.close()
 
     def _answer(self, environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
         if environ.get("PATH_INFO") == "/metrics":
