@@ -15,6 +15,10 @@ RECEIVE_BYTES = 4 << 20
 
 _SO_RCVBUFFORCE = 33  # Linux; the socket module does not name it
 
+CONNECTIONS_MAX = 64
+"""Over TCP at once; a gateway's ring needs one. Whoever was silent longest goes where one more comes, and a
+ring comes again."""
+
 Take = Callable[[bytes], object]
 
 
@@ -25,6 +29,7 @@ class Receiver(asyncio.DatagramProtocol):
         self._take = take
         self._server: asyncio.Server | None = None
         self._transport: asyncio.BaseTransport | None = None
+        self._writers: dict[asyncio.StreamWriter, None] = {}
 
     async def open(self, host: str, port: int) -> int:
         """Listen; answers the port (of both, for 0). Raises InvalidConfig where one can't be had."""
@@ -52,13 +57,29 @@ class Receiver(asyncio.DatagramProtocol):
         self._take(data.rstrip(b"\r\n\x00"))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._admit(writer)
         try:
             while line := await _next(reader):
+                self._heard(writer)
                 self._take(line)
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
+            self._writers.pop(writer, None)
             writer.close()
+
+    def _admit(self, writer: asyncio.StreamWriter) -> None:
+        self._writers[writer] = None
+        if len(self._writers) > CONNECTIONS_MAX:
+            silent = next(iter(self._writers))
+            del self._writers[silent]
+            silent.transport.abort()
+
+    def _heard(self, writer: asyncio.StreamWriter) -> None:
+        """Who sends is let go last."""
+        if writer in self._writers:
+            del self._writers[writer]
+            self._writers[writer] = None
 
 
 def _make_room(receiver: socket.socket) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import tempfile
 import threading
@@ -109,6 +110,15 @@ def test_an_endless_answer_is_cut_at_its_bound(far_side: FarSide, monkeypatch: p
 
     with pytest.raises(Unavailable, match="beyond 1000 bytes"):
         far_side(flood).ask(["show info"], Deadline(5))
+
+
+def test_no_file_descriptor_left_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: object) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("controlplane.adapters.gateways.haproxy.runtime.socket.socket", none_left)
+    with pytest.raises(Unavailable, match="Too many open files"):
+        RuntimeSocket(tmp_path / "s").ask(["show info"], Deadline(1))
 
 
 def test_a_socket_that_nobody_owns_is_unavailable_and_nothing_was_sent(tmp_path: Path) -> None:

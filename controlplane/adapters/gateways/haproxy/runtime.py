@@ -77,7 +77,11 @@ class RuntimeSocket:
         return _split(self._exchange(line + "\n", deadline), len(settings), len(questions))
 
     def _exchange(self, line: str, deadline: Deadline) -> str:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as error:  # no file descriptor left
+            raise Unavailable(f"{self._path}: {_words(error)}") from error
+        with connection:
             try:
                 connection.settimeout(deadline.left())
                 connection.connect(str(self._path))
