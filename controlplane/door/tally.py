@@ -74,12 +74,13 @@ class Tally:
     def _admit(self, line: Line) -> bool:
         key = (*_labels(line), line.outcome.value)
         with self._lock:
-            if key not in self._known and len(self._known) >= self._series_max:
-                return False
-            self._known.add(key)
-            self._read[line.pid, line.pool] += 1
-            self._forget_old_processes(line.pid)
-            return True
+            fits = key in self._known or len(self._known) < self._series_max
+            if fits:
+                self._known.add(key)
+            if fits or (line.pid, line.pool) in self._read:
+                self._read[line.pid, line.pool] += 1
+                self._forget_old_processes(line.pid)
+            return fits
 
     def _forget_old_processes(self, newest: int) -> None:
         pids = list(dict.fromkeys(pid for pid, _ in self._read))

@@ -79,6 +79,14 @@ def test_a_flood_of_names_makes_no_more_series_than_allowed(key: str) -> None:
     assert sample(tally.registry, "trimtab_door_requests_total") == 11
 
 
+def test_a_line_beyond_the_label_sets_was_read_all_the_same() -> None:
+    """Else it would count as lost as well, and nothing was."""
+    tally = Tally(series_max=1)
+    for number in range(5):
+        tally.take(raw(server=f"n{number}"))
+    assert tally.read()[7, "chat-8b"] == 5
+
+
 def test_lines_of_ever_new_processes_do_not_fill_the_memory() -> None:
     tally = Tally()
     for pid in range(1, 200):
