@@ -50,6 +50,7 @@ class Tally:
         self._crowded = self._counter("crowded_lines", "Lines not counted further: too many label sets.")
         self._known: set[tuple[str, ...]] = set()
         self._read: Counter[tuple[int, str]] = Counter()
+        self._pids: dict[int, None] = {}
         self._lock = threading.Lock()
 
     def take(self, raw: bytes) -> Line | None:
@@ -83,9 +84,12 @@ class Tally:
             return fits
 
     def _forget_old_processes(self, newest: int) -> None:
-        pids = list(dict.fromkeys(pid for pid, _ in self._read))
-        if len(pids) > _PROCESSES:
-            oldest = next(pid for pid in pids if pid != newest)
+        if newest in self._pids:
+            return
+        self._pids[newest] = None
+        if len(self._pids) > _PROCESSES:
+            oldest = next(iter(self._pids))
+            del self._pids[oldest]
             self._read = Counter({key: count for key, count in self._read.items() if key[0] != oldest})
 
     def _count(self, line: Line) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -85,6 +87,21 @@ def test_a_line_beyond_the_label_sets_was_read_all_the_same() -> None:
     for number in range(5):
         tally.take(raw(server=f"n{number}"))
     assert tally.read()[7, "chat-8b"] == 5
+
+
+def test_a_line_costs_no_more_where_many_are_known() -> None:
+    tally = Tally()
+    for number in range(3000):
+        tally.take(raw(pool=f"n{number}", status=503, termination="PR--"))
+    few = Tally()
+
+    def seconds(of: Tally) -> float:
+        began = time.perf_counter()
+        for _ in range(300):
+            of.take(raw())
+        return time.perf_counter() - began
+
+    assert min(seconds(tally) for _ in range(3)) < 5 * min(seconds(few) for _ in range(3))
 
 
 def test_lines_of_ever_new_processes_do_not_fill_the_memory() -> None:
