@@ -12,7 +12,7 @@ from controlplane.binaries import find
 from controlplane.ports import InvalidConfig
 
 ROOT = Path(__file__).resolve().parents[2]
-LENGTH_S = 45
+LENGTH_S = 60
 DEMO = [sys.executable, "-m", "controlplane", "demo", "--no-view", "--for", str(LENGTH_S)]
 
 
