@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import socket
 import sys
 import urllib.request
@@ -36,6 +37,9 @@ GRACE_S = 30.0
 
 ENDLESS_PLAY_S = 3600.0
 """Where there is no end, traffic is played an hour at a time."""
+
+PORTS = range(20_000, 30_000)
+"""Where the demonstration's servers listen: below what Linux gives the near ends of connections (32768 on)."""
 
 SERVED = ("engines", "gpus")
 """Kinds of targets that the twin lists; each stands in a file of its own for Prometheus."""
@@ -90,15 +94,27 @@ def ours(*arguments: object) -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Free TCP ports on loopback, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Free TCP ports on loopback, all different. Raises DemoError where there are too few.
+
+    Not from the range out of which the system takes the near ends of connections: a port of those that is
+    free now may be somebody's before its server starts.
+    """
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        if _is_free(port):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise DemoError(f"fewer than {count} ports from {PORTS[0]} to {PORTS[-1]} are free")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def fetch(url: str, timeout_s: float = 2.0) -> Any:
