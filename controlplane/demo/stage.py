@@ -39,7 +39,7 @@ ENDLESS_PLAY_S = 3600.0
 """Where there is no end, traffic is played an hour at a time."""
 
 PORTS = range(20_000, 30_000)
-"""Where the demonstration's servers listen: below what Linux gives the near ends of connections (32768 on)."""
+"""Where the demonstration listens: below what Linux gives the near ends of connections (32768 on)."""
 
 SERVED = ("engines", "gpus")
 """Kinds of targets that the twin lists; each stands in a file of its own for Prometheus."""
