@@ -32,18 +32,31 @@ from controlplane.domain.state import State
 T = TypeVar("T")
 
 FORMS: Mapping[type, str] = {
-    Observation: "observation/1",
-    State: "state/1",
-    Policies: "policies/1",
+    Observation: "observation/2",
+    State: "state/2",
+    Policies: "policies/2",
     Profile: "profile/1",
     Forecast: "forecast/1",
-    Plan: "plan/1",
-    Decision: "decision/1",
+    Plan: "plan/2",
+    Decision: "decision/2",
     Explanation: "explanation/1",
-    Inventory: "inventory/1",
+    Inventory: "inventory/2",
     GatewayView: "gateway_view/1",
 }
 """Each value's form and version. A change of fields is a new version."""
+
+OLDER: Mapping[type, frozenset[str]] = {
+    Observation: frozenset({"observation/1"}),
+    State: frozenset({"state/1"}),
+    Policies: frozenset({"policies/1"}),
+    Plan: frozenset({"plan/1"}),
+    Decision: frozenset({"decision/1"}),
+    Inventory: frozenset({"inventory/1"}),
+}
+"""Earlier versions that are still read: their fields mean the same, and the new ones have defaults."""
+
+_NEW: Mapping[str, tuple[object, ...]] = {"place": (None,), "loans": ([], ())}
+"""Fields of a plan that the version before did not have, with what they hold where nothing is new."""
 
 _COLUMN_FIELDS = frozenset({"value", "cause", "sampled_at"})
 
@@ -65,7 +78,7 @@ def from_json(cls: type[T], text: str) -> T:
     if not isinstance(body, dict):
         _refuse(f"an object of form {_form(cls)!r}", body)
     found = body.pop("form", None)
-    if found != _form(cls):
+    if found != _form(cls) and found not in OLDER.get(cls, ()):
         raise ValueError(f"$.form: expected {_form(cls)!r}, got {found!r}")
     try:
         return _CONVERTER.structure(body, cls)
@@ -76,6 +89,21 @@ def from_json(cls: type[T], text: str) -> T:
 def content_hash(value: object) -> str:
     """The sha256 (hex) of the canonical text."""
     return hashlib.sha256(to_json(value).encode()).hexdigest()
+
+
+def older_hash(value: object) -> str:
+    """The sha256 that a value without anything new had under the version before."""
+    form = next(iter(OLDER[type(value)]))
+    body = _without_new(_CONVERTER.unstructure(value))
+    text = json.dumps({"form": form, **body}, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _without_new(body: Any) -> Any:
+    if isinstance(body, dict):
+        kept = {key: each for key, each in body.items() if key not in _NEW or each not in _NEW[key]}
+        return {key: _without_new(each) for key, each in kept.items()}
+    return [_without_new(each) for each in body] if isinstance(body, list) else body
 
 
 def _form(cls: type) -> str:

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from controlplane.domain.fleet import Inventory
+from controlplane.domain.fleet import Inventory, Life, Place
 from controlplane.domain.forecast import Forecast
 from controlplane.domain.gateway import GatewayView
 from controlplane.domain.ids import ActionId, CycleId, CycleKind, InstanceId, PoolName
-from controlplane.domain.observation import Hold, Observation, SourceHealth
+from controlplane.domain.loans import Loan
+from controlplane.domain.observation import Hold, Observation, Reach, SourceHealth
 from controlplane.domain.plan import Action, ActionState, Plan
 from controlplane.domain.policy import Policies
 from controlplane.domain.readings import Cause, PoolSignal, Reading, Signal
@@ -93,11 +94,43 @@ class Gateway(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A level of life for one instance: `life` of `instance` in `pool`, at `place`. Every effect carries
+    the id of its action, so that the far side can tell a repetition."""
+
+    action: ActionId
+    instance: InstanceId
+    pool: PoolName
+    place: Place
+    life: Life
+
+
 class Orchestrator(Protocol):
-    """Who runs the engines. This issue needs its read half."""
+    """Who runs the engines. Levels only: the same order twice changes nothing.
+
+    `reach` says which of the orders it takes; one that it does not take is Refused. An order that is
+    accepted is no effect yet: the inventory shows when its level is reached.
+    """
+
+    @property
+    def reach(self) -> Reach: ...
 
     def inventory(self) -> Inventory:
         """Everything that exists. Raises Unavailable."""
+        ...
+
+    def ensure(self, order: Order) -> None:
+        """Bring an instance to a level of life, make it where there is none of its id. Raises Refused,
+        Unavailable (nothing happened) or OutcomeUnknown."""
+        ...
+
+    def adopt(self, action: ActionId, instance: InstanceId) -> None:
+        """Take an instance that others made under our management. Raises as `ensure`."""
+        ...
+
+    def set_instances(self, action: ActionId, pool: PoolName, count: int) -> None:
+        """Ask for a pool's number of instances. Raises as `ensure`."""
         ...
 
 
@@ -138,8 +171,8 @@ class Ledger(Protocol):
     def last_state(self) -> State | None: ...
 
     def record(self, cycle: CycleRecord) -> Sequence[tuple[ActionId, Action]]:
-        """Commit it; answers the actions that may be carried out now, in state APPLYING
-        (those of pools in mode `auto`)."""
+        """Commit it, with what its plan says of loans; answers the actions that may be carried out now,
+        in state APPLYING (those of pools in mode `auto`)."""
         ...
 
     def settle(self, outcomes: Mapping[ActionId, tuple[ActionState, str]], at: float) -> None: ...
@@ -149,6 +182,10 @@ class Ledger(Protocol):
         ...
 
     def holds(self, now: float) -> Sequence[Hold]: ...
+
+    def loans(self) -> Sequence[Loan]:
+        """Those that stand open, in the order of their instances."""
+        ...
 
 
 class Lease(Protocol):

@@ -14,7 +14,6 @@ from controlplane.domain.imbalance import busyness, of_busyness, of_utilisation
 from controlplane.domain.load import speeds
 from controlplane.domain.readings import Known, PoolSignal, Signal
 from controlplane.domain.routing import UNIT, relative
-from controlplane.domain.state import PoolState
 from controlplane.domain.view import PoolView, group_rows, view_of
 from controlplane.domain.words import slot
 from controlplane.ports import Frame
@@ -102,8 +101,9 @@ def views(frame: Frame | None) -> Iterable[PoolView]:
         return
     rows = group_rows(frame.observation.instances)
     for pool in frame.policies.pools:
-        before = frame.state.pools.get(pool, PoolState())
-        yield view_of(frame.observation, frame.policies, pool, before, rows.get(pool, np.zeros(0, np.intp)))
+        yield view_of(
+            frame.observation, frame.policies, pool, frame.state, rows.get(pool, np.zeros(0, np.intp))
+        )
 
 
 def _row(now: PoolView, slow: PoolView | None) -> PoolRow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controlplane.domain.fleet import GpuAccount, Inventory, Node, Phase
+from controlplane.domain.fleet import OFF, GpuAccount, Inventory, Node
 from controlplane.domain.ids import NodeId, PoolName
 
 
@@ -13,10 +13,10 @@ def account(inventory: Inventory) -> GpuAccount:
 
     A GPU counts where it serves: for the pool of the instance that uses it, lent or not; the rest
     of a node counts for the node's own pool, or for the buffer. An instance on a broken GPU leaves
-    it to `unavailable`. More GPUs in use than a node has, or use on a node nobody knows, is
-    `unaccounted`: somebody counts twice.
+    it to `unavailable`. More GPUs in use than a node has, one GPU in two hands, or use on a node
+    nobody knows, is `unaccounted`: somebody counts twice.
     """
-    used = _used(inventory)
+    used, doubled = _used(inventory), _doubled(inventory)
     pools: Counter[PoolName] = Counter({each.pool: 0 for each in inventory.nodes if each.pool is not None})
     buffer = unavailable = unaccounted = 0
     for node in inventory.nodes:
@@ -29,7 +29,7 @@ def account(inventory: Inventory) -> GpuAccount:
         else:
             pools[node.pool] += rest
         unavailable += broken
-        unaccounted += excess
+        unaccounted += max(excess, doubled.get(node.node_id, 0))
     unaccounted += sum(each.total() for each in used.values())
     fleet = sum(node.gpu_count for node in inventory.nodes)
     return GpuAccount(fleet, tuple(sorted(pools.items())), buffer, unavailable, unaccounted)
@@ -38,9 +38,20 @@ def account(inventory: Inventory) -> GpuAccount:
 def _used(inventory: Inventory) -> dict[NodeId, Counter[PoolName]]:
     used: dict[NodeId, Counter[PoolName]] = {}
     for each in inventory.instances:
-        if each.phase not in {Phase.GONE, Phase.REQUESTED}:
+        if each.phase not in OFF:
             used.setdefault(each.node, Counter())[each.pool] += each.tp
     return used
+
+
+def _doubled(inventory: Inventory) -> Counter[NodeId]:
+    """By node: how many hands too many its GPUs are in, as far as it is known which GPUs they are."""
+    hands = Counter(
+        (each.node, index) for each in inventory.instances if each.phase not in OFF for index in each.gpus
+    )
+    doubled: Counter[NodeId] = Counter()
+    for (node, _), count in hands.items():
+        doubled[node] += count - 1
+    return doubled
 
 
 def _fitting(wanted: Counter[PoolName], node: Node, room: int) -> tuple[Counter[PoolName], int]:

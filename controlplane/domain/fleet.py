@@ -19,13 +19,29 @@ class Phase(StrEnum):
     SERVING = "serving"
     DRAINING = "draining"  # takes nothing new, finishes the old
     ASLEEP = "asleep"  # process alive, weights in host memory
+    WAKING = "waking"  # weights on their way back to the GPUs
     HOT = "hot"  # loaded, taking no traffic
     UNREACHABLE = "unreachable"  # should serve and does not answer
     GONE = "gone"
 
 
 TAKES_TRAFFIC = frozenset({Phase.ADMITTED, Phase.SERVING})
-COMING = frozenset({Phase.REQUESTED, Phase.LOADING, Phase.HEALTHY, Phase.WARMING})
+COMING = frozenset({Phase.REQUESTED, Phase.LOADING, Phase.HEALTHY, Phase.WARMING, Phase.WAKING})
+OFF = frozenset({Phase.ASLEEP, Phase.GONE})
+"""Phases that hold no GPU. A tenth of a sleeper's GPU memory stays taken, which is another budget."""
+
+
+class Life(StrEnum):
+    """How far up an instance should be: the level of an order to its orchestrator."""
+
+    GONE = "gone"
+    ASLEEP = "asleep"
+    AWAKE = "awake"
+
+    @property
+    def level(self) -> int:
+        """As an action's number: gone 0, asleep 1, awake 2."""
+        return tuple(Life).index(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +65,8 @@ class Node:
 class Instance:
     """One engine process on `tp` GPUs of one node. `address` is `host:port`.
 
-    `lent_by` names the pool (or `buffer`) whose GPUs it uses on loan.
+    `lent_by` names the pool (or `buffer`) whose GPUs it uses on loan. `gpus`: their indices on
+    the node, empty where the orchestrator does not say. `managed`: made or adopted by us.
     `started_at`, `ready_at`: epoch seconds; `ready_at` is None until it first answered.
     """
 
@@ -62,6 +79,16 @@ class Instance:
     started_at: float
     ready_at: float | None = None
     lent_by: PoolName | None = None
+    gpus: tuple[int, ...] = ()
+    managed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an instance is to be made, or stands: GPU indices of one node."""
+
+    node: NodeId
+    gpus: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,16 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 """What a cluster or a pool may be called (a DNS label), so that ids can be taken apart again."""
 
 
+def base36(number: int) -> str:
+    """A whole number in base 36, digits before letters, as an instance id writes its start."""
+    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+    text = ""
+    while number:
+        number, rest = divmod(number, 36)
+        text = digits[rest] + text
+    return text or "0"
+
+
 class CycleKind(StrEnum):
     """The two clocks: weights every few seconds, capacity every 15 to 30."""
 

@@ -69,6 +69,8 @@ _DIMENSION: Mapping[ActionKind, str] = {
     ActionKind.OPEN: "admission",
     ActionKind.CLOSE: "admission",
     ActionKind.SET_INSTANCES: "instances",
+    ActionKind.ADOPT: "owner",
+    ActionKind.ENSURE: "life",
 }
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from controlplane.domain.fleet import Instance, Inventory
 from controlplane.domain.gateway import GatewayView
 from controlplane.domain.ids import CycleKind, PoolName
+from controlplane.domain.loans import Loan
 from controlplane.domain.readings import Column, Missing, PoolSignal, Reading, Signal
 
 
@@ -20,6 +22,14 @@ class Hold:
     reason: str
     since: float
     until: float | None = None
+
+
+class Reach(StrEnum):
+    """What the orchestrator can be asked for."""
+
+    NOTHING = "nothing"  # it only says what exists, or nobody can be asked
+    REPLICAS = "replicas"  # a pool's number of instances, which somebody else brings about
+    INSTANCES = "instances"  # each instance's level of life
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,7 @@ class Observation:
     series is an instance that is unseen. Every `Column` in `signals` has length n.
     `inventory` is Missing where the orchestrator did not answer; `instances` are then the
     last known ones and nothing may shrink. A gateway that did not answer is Missing.
+    `loans`: those that stand open in the record. `reach`: how far capacity can be moved.
     """
 
     cluster: str
@@ -62,3 +73,5 @@ class Observation:
     inventory: Inventory | Missing
     source: SourceHealth
     holds: tuple[Hold, ...] = field(default=())
+    loans: tuple[Loan, ...] = ()
+    reach: Reach = Reach.NOTHING

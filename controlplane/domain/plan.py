@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from controlplane.domain.explanation import Explanation
+from controlplane.domain.fleet import Place
 from controlplane.domain.ids import CycleKind, InstanceId, PoolName
+from controlplane.domain.loans import Entry
 from controlplane.domain.policy import Mode, PolicyVersion
 
 
@@ -19,15 +21,18 @@ class ActionKind(StrEnum):
     CLOSE = "close"
     OPEN = "open"
     SET_INSTANCES = "set_instances"
+    ADOPT = "adopt"  # take an instance that others made under our management
+    ENSURE = "ensure"  # how far up an instance is: a `Life`, as its level
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
     """One level for one target. `gateway` is empty for capacity.
 
-    `instance` is None for `SET_INSTANCES`. `level`: the weight in the gateway's own range,
-    the limit in requests, or the number of instances; 0 for CLOSE, 1 for OPEN.
-    `seen` is the level at the time of the decision (None: unknown); `code` a reason code.
+    `instance` is None for `SET_INSTANCES`. `level`: the weight in the gateway's own range, the limit
+    in requests, the number of instances, or `Life.level`; 0 for CLOSE, 1 for OPEN and ADOPT. `place`:
+    where an instance to be ensured stands, or is to be made. `seen` is the level at the time of the
+    decision (None: unknown); `code` a reason code.
     """
 
     kind: ActionKind
@@ -37,6 +42,7 @@ class Action:
     level: int
     seen: int | None
     code: str
+    place: Place | None = None
 
 
 class Outcome(StrEnum):
@@ -61,11 +67,15 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A cycle's answer for the fleet; no ids and no clock readings in it (see `ids.py`)."""
+    """A cycle's answer for the fleet; no ids and no clock readings in it (see `ids.py`).
+
+    `loans`: what the ledger of loans lacks; written together with the plan, before anything is touched.
+    """
 
     kind: CycleKind
     policy: PolicyVersion
     decisions: Mapping[PoolName, Decision]
+    loans: tuple[Entry, ...] = ()
 
 
 class ActionState(StrEnum):

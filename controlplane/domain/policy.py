@@ -51,7 +51,8 @@ class CapacityPolicy:
     `grow_above` of what the ready instances carry, shrinking only where the rest would
     stay under `shrink_below` (hysteresis). `grow_step` and `shrink_step`: largest change
     in one decision, as a share of the pool (at least one instance). `stabilise_s`: the
-    largest want of this span counts for shrinking.
+    largest want of this span counts for shrinking. `drain_s`: longest wait for the open requests
+    of an instance that leaves.
     """
 
     minimum: int
@@ -64,6 +65,7 @@ class CapacityPolicy:
     grow_cooldown_s: float = 0.0
     shrink_cooldown_s: float = 300.0
     stabilise_s: float = 300.0
+    drain_s: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,15 @@ class PoolPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class BufferPolicy:
+    """What the buffer keeps back. `reserve`: GPUs that no pool may take, except in breach of its SLO
+    and with a priority of `reserve_priority` or above."""
+
+    reserve: int = 0
+    reserve_priority: int = 100
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyVersion:
     """Where policies came from: git commit (empty where unknown) and hash of their content."""
 
@@ -136,3 +147,4 @@ class Policies:
     version: PolicyVersion
     pools: Mapping[PoolName, PoolPolicy]
     profiles: Mapping[str, Profile]
+    buffer: BufferPolicy = BufferPolicy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from controlplane.domain.fleet import Life, Place
 from controlplane.domain.ids import InstanceId, PoolName
 from controlplane.domain.profile import Mix
 
@@ -78,7 +79,34 @@ class PoolState:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """An instance of `pool` on its way to another level of life, at `place`.
+
+    It began at `since` (epoch seconds) for the reason `code`. `until`: on the way up, when it is given
+    up; on the way down, until when open requests are waited for. `asked` orders have left, the last at
+    `asked_at`. `idle_since`: since when no gateway has had a request of it, or would send one.
+    """
+
+    instance: InstanceId
+    pool: PoolName
+    to: Life
+    place: Place
+    since: float
+    until: float
+    code: str
+    asked: int = 0
+    asked_at: float | None = None
+    idle_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class State:
-    """All pools' memory. A pool that is absent has `PoolState()`."""
+    """All pools' memory. A pool that is absent has `PoolState()`.
+
+    `moves` in the order of instance ids: what a restart goes on with. `shunned`: places where an
+    instance did not come up, and until when (epoch seconds) none is ordered there again.
+    """
 
     pools: Mapping[PoolName, PoolState] = field(default_factory=dict)
+    moves: tuple[Move, ...] = ()
+    shunned: Mapping[str, float] = field(default_factory=dict)

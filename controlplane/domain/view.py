@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from controlplane.domain import trust
-from controlplane.domain.fleet import COMING, TAKES_TRAFFIC, Instance
+from controlplane.domain.fleet import COMING, TAKES_TRAFFIC, Instance, Life, Phase
 from controlplane.domain.gateway import BackendView, Capabilities, GatewayView
 from controlplane.domain.ids import CycleKind, PoolName
 from controlplane.domain.observation import Hold, Observation
 from controlplane.domain.policy import Policies, PoolPolicy
 from controlplane.domain.profile import Mix, Profile
 from controlplane.domain.readings import Bools, Cause, Column, Known, Missing, PoolSignal, Reading, Signal
-from controlplane.domain.state import PoolState, SeenCounters
+from controlplane.domain.state import Move, PoolState, SeenCounters, State
 
 NEUTRAL_MIX = Mix(prompt_mean=500.0, output_mean=250.0, output_square_mean=125_000.0)
 """Stands in until a pool's first requests have ended: good enough to grow by, never to shrink by."""
@@ -49,6 +49,8 @@ class PoolView:
 
     `gauge_rows`, `rate_rows`: who should report gauges and windowed figures; `traffic_rows`: who
     takes traffic. `gateways_missing` counts gateways that did not answer. `suspects` by row.
+    `instances` that are on their way out stand as draining; `rising` counts those ordered to come up
+    that do not stand as coming yet.
     """
 
     kind: CycleKind
@@ -69,6 +71,7 @@ class PoolView:
     traffic_rows: Bools
     work: trust.Work
     suspects: Mapping[int, SeenCounters] = field(default_factory=dict)
+    rising: int = 0
 
     def column(self, signal: Signal) -> Column:
         """A signal's trusted column; all missing where it was not asked for."""
@@ -101,8 +104,8 @@ class PoolView:
 
     @property
     def coming(self) -> int:
-        """Instances on their way. Draining, unreachable and gone ones count nowhere."""
-        return sum(each.phase in COMING for each in self.instances)
+        """Instances on their way, or ordered. Draining, unreachable and gone ones count nowhere."""
+        return self.rising + sum(each.phase in COMING for each in self.instances)
 
     def covered(self, signal: Signal) -> bool:
         """Whether enough of a windowed signal is there for it to speak for the pool."""
@@ -122,14 +125,19 @@ def group_rows(instances: Sequence[Instance]) -> dict[PoolName, npt.NDArray[np.i
 
 
 def view_of(
-    observation: Observation, policies: Policies, pool: PoolName, state: PoolState, rows: npt.NDArray[np.intp]
+    observation: Observation,
+    policies: Policies,
+    pool: PoolName,
+    memory: State,
+    rows: npt.NDArray[np.intp],
 ) -> PoolView:
     """Apply trust to one pool's part of an observation. Raises BrokenPolicy."""
+    state, moves = memory.pools.get(pool, PoolState()), [each for each in memory.moves if each.pool == pool]
     policy = policies.pools[pool]
     profile = _profile(policies, policy)
     now, evidence = observation.now, policy.evidence
     gap = trust.in_gap(state, now, evidence)
-    instances = tuple(observation.instances[row] for row in rows.tolist())
+    instances = _leaving(tuple(observation.instances[row] for row in rows.tolist()), moves)
     readings = _readings(observation, policy, gap=gap)
     mix = mix_in_use(readings, state)
     backends = _backends(observation.gateways, pool)
@@ -160,7 +168,23 @@ def view_of(
         traffic_rows=np.array([each.phase in TAKES_TRAFFIC for each in instances], dtype=np.bool_),
         work=work,
         suspects=evidence_of_freezing,
+        rising=_rising(instances, moves),
     )
+
+
+def _leaving(instances: Sequence[Instance], moves: Sequence[Move]) -> tuple[Instance, ...]:
+    """Who is on its way out takes no traffic any more and counts as nothing that is coming."""
+    down = {each.instance for each in moves if each.to is not Life.AWAKE}
+    up = TAKES_TRAFFIC | COMING
+    return tuple(
+        replace(each, phase=Phase.DRAINING) if each.instance_id in down and each.phase in up else each
+        for each in instances
+    )
+
+
+def _rising(instances: Sequence[Instance], moves: Sequence[Move]) -> int:
+    counted = {each.instance_id for each in instances if each.phase in TAKES_TRAFFIC | COMING}
+    return sum(each.to is Life.AWAKE and each.instance not in counted for each in moves)
 
 
 def mix_in_use(readings: Mapping[PoolSignal, Reading], state: PoolState) -> MixInUse:

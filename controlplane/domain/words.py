@@ -11,7 +11,10 @@ from dataclasses import dataclass
 
 from controlplane.domain import pushes, rules
 from controlplane.domain.explanation import Clamp, Explanation, Input, Proposal, Step, Verb, Vote
+from controlplane.domain.fleet import Life
 from controlplane.domain.ids import DecisionId
+from controlplane.domain.moves.site import WORDS as MOVE_WORDS
+from controlplane.domain.moves.step import WORDS as PLACEMENT_WORDS
 from controlplane.domain.plan import Action, ActionKind, Decision, Outcome
 from controlplane.domain.policy import Mode
 from controlplane.domain.readings import Cause
@@ -23,6 +26,8 @@ CLAUSES: Mapping[str, str] = {
     **{code: clause for rule in WEIGHT_RULES for code, clause in rule.words.items()},
     **votes.WORDS,
     **pushes.WORDS,
+    **MOVE_WORDS,
+    **PLACEMENT_WORDS,
     "imbalance_shown": "imbalance of utilisation and busyness",
     "routing_external": "another router routes its requests",
     "failure_policy": "its policy can't be carried out: {detail}",
@@ -150,12 +155,29 @@ def action_words(action: Action) -> str:
     if action.kind is ActionKind.SET_INSTANCES:
         return f"instances {seen} → {action.level}: {action.code.replace('_', ' ')}"
     name = slot(action.instance or "")
+    if action.kind in _ORDERS:
+        return f"{_order(action)}: {why}"
     if action.kind is ActionKind.CLOSE:
         return f"close {name} at {action.gateway}: {why}"
     if action.kind is ActionKind.OPEN:
         return f"open {name} at {action.gateway}: {why}"
     level = "weight" if action.kind is ActionKind.SET_WEIGHT else "limit"
     return f"{level} of {name} at {action.gateway} {seen} → {action.level}: {why}"
+
+
+_ORDERS = frozenset({ActionKind.ADOPT, ActionKind.ENSURE})
+
+
+def _order(action: Action) -> str:
+    """An order to the orchestrator: "wake chat-8b-s01", "put batch-eval-02 to sleep"."""
+    name = slot(action.instance or "")
+    if action.kind is ActionKind.ADOPT:
+        return f"adopt {name}"
+    if action.level == Life.ASLEEP.level:
+        return f"put {name} to sleep"
+    if action.level == Life.GONE.level:
+        return f"end {name}"
+    return f"{'wake' if action.seen == Life.ASLEEP.level else 'start'} {name}"
 
 
 def _verb(decision: Decision) -> str:
@@ -196,6 +218,9 @@ def _weights_verb(decision: Decision) -> str:
         return f"is held, weights frozen{mended},"
     if not decision.actions:
         return "keeps its weights"
+    if all(action.kind in _ORDERS for action in decision.actions):
+        more = len(decision.actions) - 1
+        return f"goes on with its moves ({_order(decision.actions[-1])}{f' and {more} more' if more else ''})"
     if changed is None:
         return f"changes {number(len(decision.actions), 'levels')} at its gateways ({_first(decision)})"
     return f"{_sends(changed)}{_and_others(decision, changed)}"

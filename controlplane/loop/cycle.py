@@ -14,12 +14,13 @@ from controlplane.domain.fleet import Instance, Inventory
 from controlplane.domain.forecast import Forecast
 from controlplane.domain.gateway import GatewayView
 from controlplane.domain.ids import ActionId, CycleId, CycleKind, PoolName
-from controlplane.domain.observation import Observation
+from controlplane.domain.observation import Observation, Reach
 from controlplane.domain.plan import Action, ActionState, Plan
 from controlplane.domain.policy import Policies
 from controlplane.domain.readings import Cause, Missing
 from controlplane.domain.state import PoolState, State
 from controlplane.loop.observe import Answers, assemble
+from controlplane.loop.orders import not_closed, send
 from controlplane.loop.second_look import Now, Outcomes, Runnable, sift
 from controlplane.loop.settle import settled
 from controlplane.ports import (
@@ -116,6 +117,8 @@ class Loop:
             gateways=self._views(self._ports.gateways),
             holds=tuple(self._ports.ledger.holds(now)),
             last_known=self.last_known,
+            loans=tuple(self._ports.ledger.loans()),
+            reach=Reach.NOTHING if self._ports.orchestrator is None else self._ports.orchestrator.reach,
         )
         return assemble(self._cluster, kind, now, answers)
 
@@ -141,7 +144,7 @@ class Loop:
 
     def _settle_unknown(self, observation: Observation, now: float) -> None:
         unknown = self._ports.ledger.unknown_actions()
-        outcomes = settled(unknown, observation.gateways)
+        outcomes = settled(unknown, observation)
         if outcomes:
             self._ports.ledger.settle(outcomes, now)
 
@@ -149,9 +152,11 @@ class Loop:
         if not runnable:
             return {}
         fitting, outcomes = sift(runnable, observation, self._look_again(runnable))
-        for name, group in _by_gateway(fitting).items():
+        groups = _by_gateway(fitting)
+        orders = groups.pop("", [])
+        for name, group in groups.items():
             outcomes |= self._apply(name, group)
-        return outcomes
+        return outcomes | send(self._ports.orchestrator, orders, not_closed(runnable, outcomes))
 
     def _write(self, outcomes: Outcomes) -> str:
         """Settle; answers why that failed. The effects are there all the same, so the cycle is told
@@ -170,13 +175,18 @@ class Loop:
             stopping=self._stopping(),
             holds=self._ports.ledger.holds(self._ports.clock.wall()),
             gateways=self._views(touched),
+            inventory=self._inventory_again(runnable),
         )
+
+    def _inventory_again(self, runnable: Runnable) -> Inventory | Missing:
+        if all(action.gateway for _, action in runnable):
+            return Missing(Cause.NOT_ASKED)
+        return self._inventory()
 
     def _apply(self, name: str, group: Sequence[tuple[ActionId, Action]]) -> Outcomes:
         gateway = self._ports.gateways.get(name)
         if gateway is None:
-            reason = "nothing here can carry it out" if not name else f"no gateway is called {name}"
-            return {id_: (ActionState.REFUSED, reason) for id_, _ in group}
+            return {id_: (ActionState.REFUSED, f"no gateway is called {name}") for id_, _ in group}
         return dict(gateway.apply(group))
 
     def _since(self, started: float) -> float:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from controlplane.domain.fleet import Instance, Inventory
 from controlplane.domain.gateway import GatewayView
 from controlplane.domain.ids import CycleKind, InstanceId
-from controlplane.domain.observation import Hold, Observation
+from controlplane.domain.loans import Loan
+from controlplane.domain.observation import Hold, Observation, Reach
 from controlplane.domain.readings import Cause, Column, Missing, Reading, Signal
 from controlplane.ports import MetricsAnswer
 
@@ -22,6 +23,8 @@ class Answers:
     gateways: Mapping[str, GatewayView | Missing]
     holds: tuple[Hold, ...]
     last_known: tuple[Instance, ...]
+    loans: tuple[Loan, ...] = ()
+    reach: Reach = Reach.NOTHING
 
 
 def assemble(cluster: str, kind: CycleKind, now: float, answers: Answers) -> Observation:
@@ -39,6 +42,8 @@ def assemble(cluster: str, kind: CycleKind, now: float, answers: Answers) -> Obs
         inventory=answers.inventory,
         source=answers.metrics.health,
         holds=answers.holds,
+        loans=answers.loans,
+        reach=answers.reach,
     )
 
 

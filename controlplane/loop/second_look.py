@@ -9,24 +9,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from controlplane.domain.fleet import Inventory, Life
 from controlplane.domain.gateway import GatewayView, ServerState, ServerView
 from controlplane.domain.ids import ActionId, InstanceId
+from controlplane.domain.moves.floor import floor_of
+from controlplane.domain.moves.progress import life
 from controlplane.domain.observation import Hold, Observation
 from controlplane.domain.plan import Action, ActionKind, ActionState
-from controlplane.domain.readings import Missing
+from controlplane.domain.readings import Cause, Missing
 
 Outcomes = dict[ActionId, tuple[ActionState, str]]
 Runnable = Sequence[tuple[ActionId, Action]]
 
 
+NOT_ASKED = Missing(Cause.NOT_ASKED)
+
+
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The world on the second look. `stopping`: we were told to stop meanwhile."""
+    """The world on the second look. `stopping`: we were told to stop meanwhile. `inventory` is Missing
+    also where nothing needed it."""
 
     leads: bool
     stopping: bool
     holds: Sequence[Hold]
     gateways: Mapping[str, GatewayView | Missing]
+    inventory: Inventory | Missing = NOT_ASKED
 
 
 def sift(actions: Runnable, seen: Observation, now: Now) -> tuple[Runnable, Outcomes]:
@@ -47,7 +55,23 @@ def objection(action: Action, seen: Observation, now: Now) -> str | None:
     for hold in now.holds:
         if hold.pool in {None, action.pool} and (hold.pool, hold.author, hold.since) not in known:
             return f"{hold.author} placed a hold meanwhile: {hold.reason}"
-    return _gateway_changed(action, seen, now) if action.gateway else None
+    return _gateway_changed(action, seen, now) if action.gateway else _fleet_changed(action, seen, now)
+
+
+def _fleet_changed(action: Action, seen: Observation, now: Now) -> str | None:
+    """Capacity is ordered on what stands there now: a level computed from an old size could be an order
+    to shrink, and GPUs that look free may be somebody's since."""
+    if not isinstance(seen.inventory, Inventory):
+        return "it was decided on an old inventory"
+    if not isinstance(now.inventory, Inventory):
+        return f"the orchestrator did not answer on the second look: {now.inventory.detail}"
+    found = next((each for each in now.inventory.instances if each.instance_id == action.instance), None)
+    if action.kind is ActionKind.ENSURE and life(found).level != action.seen:
+        return f"{action.instance} was at level {action.seen} of life and is at {life(found).level} now"
+    if action.kind is not ActionKind.ENSURE or action.place is None or action.level < Life.AWAKE.level:
+        return None
+    taken = floor_of(now.inventory).blockers(action.place) - {action.instance}
+    return f"its GPUs are held by {', '.join(sorted(taken))} now" if taken else None
 
 
 def _gateway_changed(action: Action, seen: Observation, now: Now) -> str | None:

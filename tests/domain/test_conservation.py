@@ -47,9 +47,10 @@ def test_a_borrowed_gpu_counts_where_it_serves() -> None:
     assert (dict(account(lent).pools), account(lent).buffer) == ({CHAT: 10}, 6)
 
 
-def test_an_instance_that_is_only_asked_for_holds_no_gpu_and_a_loading_one_does() -> None:
+def test_an_instance_holds_its_gpu_from_being_asked_for_on_but_not_asleep_or_gone() -> None:
     spare = Node(NodeId("n1"), "H100", 8)
-    for phase, buffer in ((Phase.REQUESTED, 8), (Phase.LOADING, 7), (Phase.GONE, 8)):
+    held = ((Phase.REQUESTED, 7), (Phase.LOADING, 7), (Phase.WAKING, 7), (Phase.DRAINING, 7))
+    for phase, buffer in (*held, (Phase.ASLEEP, 8), (Phase.GONE, 8)):
         assert account(Inventory(NOW, (spare,), (instance("a", phase=phase),))).buffer == buffer
 
 
@@ -58,6 +59,14 @@ def test_a_broken_gpu_is_unavailable_whoever_uses_it() -> None:
     full = Inventory(NOW, (node,), tuple(instance(f"a{slot}") for slot in range(8)))
     accounted = account(full)
     assert (dict(accounted.pools), accounted.unavailable, accounted.unaccounted) == ({CHAT: 7}, 1, 0)
+
+
+def test_one_gpu_in_two_hands_is_found_although_the_node_has_room() -> None:
+    node = Node(NodeId("n1"), "H100", 8, CHAT)
+    apart = Inventory(NOW, (node,), (instance("a", gpus=(0,)), instance("b", gpus=(1,))))
+    same = Inventory(NOW, (node,), (instance("a", gpus=(0,)), instance("b", gpus=(0,))))
+    asleep = Inventory(NOW, (node,), (instance("a", gpus=(0,)), instance("b", gpus=(0,), phase=Phase.ASLEEP)))
+    assert [account(each).unaccounted for each in (apart, same, asleep)] == [0, 1, 0]
 
 
 def test_counting_twice_is_found() -> None:

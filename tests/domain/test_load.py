@@ -13,7 +13,7 @@ from controlplane.domain.load import offered_load, pool_speed, present_need
 from controlplane.domain.observation import Observation
 from controlplane.domain.policy import Policies
 from controlplane.domain.readings import Cause, Missing, PoolSignal, Signal
-from controlplane.domain.state import PoolState
+from controlplane.domain.state import PoolState, State
 from controlplane.domain.view import PoolView, group_rows, view_of
 from tests.builders import MIX, Value, policies, profile, steady_pool
 from tests.domain.stories import POOL
@@ -21,7 +21,7 @@ from tests.domain.stories import POOL
 
 def view(observation: Observation, rules: Policies | None = None, state: PoolState | None = None) -> PoolView:
     rows = group_rows(observation.instances)[POOL]
-    return view_of(observation, rules or policies(), POOL, state or PoolState(), rows)
+    return view_of(observation, rules or policies(), POOL, State({POOL: state or PoolState()}), rows)
 
 
 def test_a_pool_at_b_star_offers_one_instance_of_load_each() -> None:

@@ -12,6 +12,7 @@ from controlplane.adapters.memory.orchestrator import MemoryOrchestrator
 from controlplane.domain.fleet import Instance
 from controlplane.domain.gateway import GatewayView, ServerView
 from controlplane.domain.ids import ActionId, CycleKind, DecisionId, InstanceId, PoolName
+from controlplane.domain.loans import Entry, Loan
 from controlplane.domain.observation import Hold, Observation
 from controlplane.domain.plan import Action, ActionKind, ActionState
 from controlplane.domain.policy import Mode, Policies
@@ -54,6 +55,7 @@ class MemoryLedger:
     states: dict[ActionId, Outcome] = field(default_factory=dict)
     actions: dict[ActionId, Action] = field(default_factory=dict)
     people: list[Hold] = field(default_factory=list)
+    lent: dict[InstanceId, Loan] = field(default_factory=dict)
     faults: dict[str, Faults] = field(default_factory=dict)
     then: dict[str, Callable[[], None]] = field(default_factory=dict)
 
@@ -71,6 +73,7 @@ class MemoryLedger:
     def record(self, cycle: CycleRecord) -> Sequence[tuple[ActionId, Action]]:
         self._called("record")
         self.records.append(cycle)
+        self._book(cycle)
         added = list(_actions(cycle))
         self.actions |= {id_: action for id_, action, _ in added}
         self.states |= {id_: (_first(mode), "") for id_, _, mode in added}
@@ -85,6 +88,18 @@ class MemoryLedger:
     def unknown_actions(self) -> Sequence[tuple[ActionId, Action]]:
         self._called("unknown_actions")
         return self._unsettled()
+
+    def loans(self) -> Sequence[Loan]:
+        self._called("loans")
+        return [self.lent[name] for name in sorted(self.lent)]
+
+    def _book(self, cycle: CycleRecord) -> None:
+        for each in cycle.plan.loans:
+            if each.opens:
+                assert each.instance not in self.lent, "opened twice"
+                self.lent[each.instance] = _loan(cycle, each)
+            else:
+                del self.lent[each.instance]
 
     def holds(self, now: float) -> Sequence[Hold]:
         self._called("holds")
@@ -108,6 +123,13 @@ def _actions(cycle: CycleRecord) -> list[tuple[ActionId, Action, Mode]]:
         for pool, decision in cycle.plan.decisions.items()
         for number, action in enumerate(decision.actions)
     ]
+
+
+def _loan(cycle: CycleRecord, each: Entry) -> Loan:
+    name = f"{cycle.cycle}:{each.instance}"
+    return Loan(
+        name, each.lender, each.borrower, each.instance, each.node, each.gpus, cycle.started_at, each.code
+    )
 
 
 def _first(mode: Mode) -> ActionState:

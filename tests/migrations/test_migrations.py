@@ -136,10 +136,13 @@ def own_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
+HEAD = max(path.name[:4] for path in (ROOT / "migrations" / "versions").glob("[0-9]*.py"))
+"""The newest revision: they are numbered."""
+
 NEXT = """
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+revision, down_revision, branch_labels, depends_on = "9999", "{head}", None, None
 def upgrade():
     op.execute("CREATE TABLE extra (id INTEGER)")
     {then}
@@ -158,10 +161,10 @@ def test_a_migration_that_breaks_half_way_leaves_everything_as_it_was(
 ) -> None:
     filled(file)
     before = schema(file)
-    (own_scripts / "versions" / "0002_next.py").write_text(NEXT.format(then=then))
+    (own_scripts / "versions" / "9999_next.py").write_text(NEXT.format(head=HEAD, then=then))
     with pytest.raises(Unavailable):
         migrate(engine)
-    assert (schema(file), current(engine)) == (before, "0001")
+    assert (schema(file), current(engine)) == (before, HEAD)
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("SELECT count(*) FROM runs").fetchone() == (1,)
 
@@ -170,10 +173,10 @@ def test_a_later_migration_is_applied_on_top_and_taken_back_alone(
     engine: Engine, file: Path, own_scripts: Path
 ) -> None:
     filled(file)
-    (own_scripts / "versions" / "0002_next.py").write_text(NEXT.format(then="pass"))
+    (own_scripts / "versions" / "9999_next.py").write_text(NEXT.format(head=HEAD, then="pass"))
     migrate(engine)
-    assert current(engine) == "0002"
-    downgrade(engine, "0001")
+    assert current(engine) == "9999"
+    downgrade(engine, HEAD)
     assert "extra" not in tables(file)
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("SELECT count(*) FROM cycles").fetchone() == (1,)
@@ -219,7 +222,7 @@ def test_an_installed_package_brings_its_migrations_along(
     assert migrations.scripts() == package / "_shipped" / "migrations"
     engine = open_engine(f"sqlite:///{tmp_path / 'wheel.db'}")
     migrate(engine)
-    assert current(engine) == "0001"
+    assert current(engine) == HEAD
     engine.dispose()
 
 
@@ -234,7 +237,7 @@ def test_every_key_and_every_index_begins_with_the_cluster(name: str) -> None:
     assert {next(iter(index.columns)).name for index in table.indexes} <= {"cluster"}
 
 
-@pytest.mark.parametrize("name", ["runs", "cycles", "decisions", "streaks", "actions", "acts"])
+@pytest.mark.parametrize("name", ["runs", "cycles", "decisions", "streaks", "actions", "acts", "loans"])
 def test_every_fact_says_which_run_it_is_of_and_where_that_runs_world_came_from(name: str) -> None:
     assert {"source", "run_id"} <= set(Base.metadata.tables[name].columns.keys())
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from controlplane.domain import fleet
 from controlplane.domain.ids import NAME, InstanceId, NodeId, PoolName
-from controlplane.ports import Unavailable
+from controlplane.ports import Order, Unavailable
 
 _SHOWN_PROBLEMS = 3
 
@@ -57,6 +57,8 @@ class _Instance(_Form):
     started_at: Epoch
     ready_at: Epoch | None
     lent_by: Pool | None
+    gpus: list[Annotated[int, Field(ge=0, le=1023)]] = []
+    managed: bool = False
 
     def value(self) -> fleet.Instance:
         return fleet.Instance(
@@ -69,6 +71,8 @@ class _Instance(_Form):
             started_at=self.started_at,
             ready_at=self.ready_at,
             lent_by=PoolName(self.lent_by) if self.lent_by else None,
+            gpus=tuple(self.gpus),
+            managed=self.managed,
         )
 
 
@@ -121,3 +125,14 @@ def _told(error: ValidationError) -> str:
     told = [f"{'.'.join(map(str, one['loc'])) or 'the answer'}: {one['msg']}" for one in found]
     more = f" (and {len(told) - _SHOWN_PROBLEMS} more)" if len(told) > _SHOWN_PROBLEMS else ""
     return "; ".join(told[:_SHOWN_PROBLEMS]) + more
+
+
+def order(given: Order) -> dict[str, Any]:
+    """An order's JSON form."""
+    spec = {"pool": given.pool, "node": given.place.node, "gpus": list(given.place.gpus)}
+    return {
+        "action_id": str(given.action),
+        "instance_id": given.instance,
+        "state": given.life.value,
+        "spec": spec,
+    }

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Engine, insert, or_, select
 
-from controlplane.adapters.sql import actions, streaks
+from controlplane.adapters.sql import actions, loans, streaks
 from controlplane.adapters.sql.codec import CODEC, pack, unpack
 from controlplane.adapters.sql.engine import WriteSession, reading, writing
 from controlplane.adapters.sql.rows import (
@@ -33,6 +33,7 @@ from controlplane.adapters.sql.tables import (
 )
 from controlplane.domain.ids import ActionId, CycleId, CycleKind, PoolName
 from controlplane.domain.lifecycle import UNSETTLED
+from controlplane.domain.loans import Loan
 from controlplane.domain.observation import Hold
 from controlplane.domain.plan import Action, ActionState
 from controlplane.domain.policy import Mode
@@ -86,6 +87,7 @@ class SqlLedger:
             self._decisions(session, cycle, codes)
             actions.supersede(session, self._run, chosen, cycle.started_at)
             actions.add(session, self._run, chosen, cycle.started_at, codes)
+            loans.enter(session, self._run, cycle, codes)
         return [(id_, action) for id_, action, mode in chosen if mode is Mode.AUTO]
 
     def settle(self, outcomes: Mapping[ActionId, tuple[ActionState, str]], at: float) -> None:
@@ -126,6 +128,11 @@ class SqlLedger:
                 .order_by(HoldRow.since, HoldRow.hold_id)
             )
             return [_hold(row) for row in rows]
+
+    def loans(self) -> Sequence[Loan]:
+        """Open loans, in the order of their instances."""
+        with reading(self._engine) as session:
+            return loans.standing(session, self._run)
 
     def _require_lease(self, session: WriteSession) -> None:
         """A controller whose place another one took writes nothing more."""

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Engine, func, select
 
 from controlplane import forms
-from controlplane.adapters.sql import listing
+from controlplane.adapters.sql import listing, loans
 from controlplane.adapters.sql.actions import action_id, action_of
 from controlplane.adapters.sql.codec import Damaged, unpack
 from controlplane.adapters.sql.engine import reading
 from controlplane.adapters.sql.listing import Filter, Listed
+from controlplane.adapters.sql.loans import Lent
 from controlplane.adapters.sql.tables import (
     ActionEventRow,
     ActionRow,
@@ -171,11 +172,17 @@ class Reader:
         """The plan of a cycle, put together from its decisions. Raises Damaged where it is not the
         one that was recorded: somebody changed a row."""
         with reading(self._engine) as session:
-            rows = listing.of(session, id_)
-        plan = Plan(id_.kind, stored.frame.policies.version, {row.id.pool: row.decision for row in rows})
-        if forms.content_hash(plan) != stored.plan_hash:
+            rows, entries = listing.of(session, id_), loans.entries_of(session, id_)
+        decisions = {row.id.pool: row.decision for row in rows}
+        plan = Plan(id_.kind, stored.frame.policies.version, decisions, entries)
+        if stored.plan_hash not in {forms.content_hash(plan), forms.older_hash(plan)}:
             raise Damaged(f"{id_}: its decisions are not those that were recorded (the hash differs)")
         return plan
+
+    def loans(self, limit: int, *, open_only: bool = False) -> Sequence[Lent]:
+        """Loans, the newest first; of all runs."""
+        with reading(self._engine) as session:
+            return loans.listed(session, limit, open_only=open_only)
 
     def counts(self, run_id: str | None = None) -> dict[str, int]:
         """Decisions by outcome, and actions by state as `action_<state>`. Reads every row."""

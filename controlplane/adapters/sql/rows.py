@@ -92,7 +92,8 @@ def decision_values(
 
 def codes_in(plan: Plan) -> set[str]:
     """All reason codes that a plan names."""
-    return {code for decision in plan.decisions.values() for code in _codes(decision)}
+    decided = {code for decision in plan.decisions.values() for code in _codes(decision)}
+    return decided | {each.code for each in plan.loans}
 
 
 def _codes(decision: Decision) -> set[str]:

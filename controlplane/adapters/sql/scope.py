@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, and_
 
-from controlplane.adapters.sql.tables import ActionRow, CycleRow, StreakRow
+from controlplane.adapters.sql.tables import ActionRow, CycleRow, LoanRow, StreakRow
 from controlplane.domain.ids import Source
 
 CONTINUED = frozenset({Source.LIVE, Source.DEMO})
@@ -30,7 +30,7 @@ class Run:
         """The name under which its memory is kept."""
         return str(self.source) if self.source in CONTINUED else self.run_id
 
-    def shares(self, row: type[ActionRow | CycleRow | StreakRow]) -> ColumnElement[bool]:
+    def shares(self, row: type[ActionRow | CycleRow | LoanRow | StreakRow]) -> ColumnElement[bool]:
         """Rows of the same cluster and the same memory."""
         of_source = and_(row.cluster == self.cluster, row.source == self.source)
         return of_source if self.source in CONTINUED else and_(of_source, row.run_id == self.run_id)

@@ -4,7 +4,7 @@
 moves of actions), which are the same words everywhere. Instants are UTC integer microseconds.
 Every body is compressed canonical JSON with its codec's number beside it (`codec.py`).
 
-Not here yet: the double-entry table of loans, and demand history at 10 s.
+Not here yet: demand history at 10 s.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from sqlalchemy import (
     JSON,
     BigInteger,
+    CheckConstraint,
     Enum,
     ForeignKey,
     ForeignKeyConstraint,
@@ -24,6 +25,7 @@ from sqlalchemy import (
     MetaData,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -341,6 +343,67 @@ class ActionEventRow(Base):
     at: Mapped[Moment]
     state: Mapped[ActionState] = mapped_column(ForeignKey("action_states.state"))
     reason: Mapped[str]
+
+
+class LoanRow(Base):
+    """Capacity that `borrower` has from `lender`: `gpus` of `node`, held by `instance`. At most one is open
+    for an instance. `opened_by`, `closed_by`: the cycle that decided it (`demo:capacity:42`)."""
+
+    __tablename__ = "loans"
+    __table_args__ = (
+        _run_of(),
+        CheckConstraint("gpus > 0", name="gpus"),
+        CheckConstraint("lender <> borrower", name="borrower"),
+        CheckConstraint("(closed_at IS NULL) = (closed_by IS NULL)", name="closed"),
+        Index(
+            "uq_loans_open",
+            "cluster",
+            "source",
+            "run_scope",
+            "instance",
+            unique=True,
+            sqlite_where=text("closed_at IS NULL"),
+            postgresql_where=text("closed_at IS NULL"),
+        ),
+        Index(None, "cluster", "opened_at"),
+        Index(None, "cluster", "opened_by"),
+        Index(None, "cluster", "closed_by"),
+    )
+    cluster: Mapped[Key]
+    loan_id: Mapped[Key]
+    run_id: Mapped[str]
+    source: Mapped[Source]
+    run_scope: Mapped[str]
+    lender: Mapped[str]
+    borrower: Mapped[str]
+    instance: Mapped[str]
+    node: Mapped[str]
+    gpus: Mapped[int]
+    opened_at: Mapped[Moment]
+    opened_by: Mapped[str]
+    open_code_id: Mapped[int] = mapped_column(Integer, ForeignKey("reason_codes.code_id"))
+    due_at: Mapped[Moment | None]
+    closed_at: Mapped[Moment | None]
+    closed_by: Mapped[str | None]
+    close_code_id: Mapped[int | None] = mapped_column(Integer, ForeignKey("reason_codes.code_id"))
+
+
+class LoanEntryRow(Base):
+    """One side of a booking: `gpus` come to an account, or (negative) leave it. `n` 0 and 1 open a loan, 2
+    and 3 close it; each pair sums to zero. Append only."""
+
+    __tablename__ = "loan_entries"
+    __table_args__ = (
+        ForeignKeyConstraint(["cluster", "loan_id"], ["loans.cluster", "loans.loan_id"]),
+        CheckConstraint("n BETWEEN 0 AND 3", name="n"),
+        Index(None, "cluster", "account"),
+    )
+    cluster: Mapped[Key]
+    loan_id: Mapped[Key]
+    n: Mapped[Seq]
+    at: Mapped[Moment]
+    account: Mapped[str]
+    gpus: Mapped[int]
 
 
 class LeaseRow(Base):

@@ -1,0 +1,141 @@
+"""The ledger of loans: a row a loan, and two entries for each time that GPUs change hands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, insert, select, update
+from sqlalchemy.orm import aliased
+
+from controlplane.adapters.sql.engine import ReadSession, WriteSession
+from controlplane.adapters.sql.scope import Run
+from controlplane.adapters.sql.tables import LoanEntryRow, LoanRow, ReasonCodeRow
+from controlplane.domain.ids import CycleId, InstanceId, NodeId, PoolName
+from controlplane.domain.loans import Entry, Loan
+from controlplane.ports import Conflict, CycleRecord
+
+_OPENED, _CLOSED = aliased(ReasonCodeRow), aliased(ReasonCodeRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """One loan as the record has it. `closed_at` is None while it is open; instants in epoch seconds."""
+
+    loan: Loan
+    opened_by: str
+    closed_at: float | None
+    closed_by: str | None
+    close_code: str | None
+
+
+def standing(session: ReadSession, run: Run) -> Sequence[Loan]:
+    """The open ones, in the order of their instances."""
+    query = _with_codes().where(run.shares(LoanRow), LoanRow.closed_at.is_(None)).order_by(LoanRow.instance)
+    return [_lent(row).loan for row in session.execute(query)]
+
+
+def listed(session: ReadSession, limit: int, *, open_only: bool) -> Sequence[Lent]:
+    """Loans, the newest first."""
+    query = _with_codes().order_by(LoanRow.opened_at.desc(), LoanRow.loan_id).limit(limit)
+    if open_only:
+        query = query.where(LoanRow.closed_at.is_(None))
+    return [_lent(row) for row in session.execute(query)]
+
+
+def entries_of(session: ReadSession, cycle: CycleId) -> tuple[Entry, ...]:
+    """What one cycle's plan said of loans, in its own order: closings first, then by instance."""
+    mine = _with_codes().where(LoanRow.cluster == cycle.cluster).order_by(LoanRow.instance)
+    closed = session.execute(mine.where(LoanRow.closed_by == str(cycle))).all()
+    opened = session.execute(mine.where(LoanRow.opened_by == str(cycle))).all()
+    return (
+        *(_entry(_lent(row), opens=False) for row in closed),
+        *(_entry(_lent(row), opens=True) for row in opened),
+    )
+
+
+def enter(session: WriteSession, run: Run, cycle: CycleRecord, codes: Mapping[str, int]) -> None:
+    """Book what a plan says. Raises Conflict where a loan that is to be closed does not stand open."""
+    for each in cycle.plan.loans:
+        loan_id = (
+            _open(session, run, cycle, each, codes)
+            if each.opens
+            else _close(session, run, cycle, each, codes)
+        )
+        session.execute(insert(LoanEntryRow), list(_booked(cycle, each, loan_id)))
+
+
+def _open(session: WriteSession, run: Run, cycle: CycleRecord, each: Entry, codes: Mapping[str, int]) -> str:
+    loan_id = f"{cycle.cycle}:{each.instance}"
+    session.execute(
+        insert(LoanRow).values(
+            cluster=run.cluster,
+            loan_id=loan_id,
+            run_id=run.run_id,
+            source=run.source,
+            run_scope=run.scope,
+            lender=each.lender,
+            borrower=each.borrower,
+            instance=each.instance,
+            node=each.node,
+            gpus=each.gpus,
+            opened_at=cycle.started_at,
+            opened_by=str(cycle.cycle),
+            open_code_id=codes[each.code],
+        )
+    )
+    return loan_id
+
+
+def _close(session: WriteSession, run: Run, cycle: CycleRecord, each: Entry, codes: Mapping[str, int]) -> str:
+    closed = session.execute(
+        update(LoanRow)
+        .where(run.shares(LoanRow), LoanRow.instance == each.instance, LoanRow.closed_at.is_(None))
+        .values(closed_at=cycle.started_at, closed_by=str(cycle.cycle), close_code_id=codes[each.code])
+        .returning(LoanRow.loan_id)
+    ).all()
+    if not closed:
+        raise Conflict(f"{each.instance} has no open loan to close")
+    return str(closed[0].loan_id)
+
+
+def _booked(cycle: CycleRecord, each: Entry, loan_id: str) -> Iterator[dict[str, Any]]:
+    """Both sides: what one account loses the other gains."""
+    giver, taker = (each.lender, each.borrower) if each.opens else (each.borrower, each.lender)
+    first = 0 if each.opens else 2
+    for n, (account, gpus) in enumerate(((giver, -each.gpus), (taker, each.gpus)), first):
+        yield {
+            "cluster": cycle.cycle.cluster,
+            "loan_id": loan_id,
+            "n": n,
+            "at": cycle.started_at,
+            "account": account,
+            "gpus": gpus,
+        }
+
+
+def _with_codes() -> Select[Any]:
+    chosen: Any = select(LoanRow, _OPENED.code, _CLOSED.code)
+    joined = chosen.join(_OPENED, LoanRow.open_code_id == _OPENED.code_id)
+    return joined.outerjoin(_CLOSED, LoanRow.close_code_id == _CLOSED.code_id)  # type: ignore[no-any-return]
+
+
+def _lent(found: Any) -> Lent:
+    row, opened, closed = found
+    loan = Loan(
+        loan_id=row.loan_id,
+        lender=PoolName(row.lender),
+        borrower=PoolName(row.borrower),
+        instance=InstanceId(row.instance),
+        node=NodeId(row.node),
+        gpus=row.gpus,
+        opened_at=row.opened_at,
+        code=opened,
+    )
+    return Lent(loan, row.opened_by, row.closed_at, row.closed_by, closed)
+
+
+def _entry(lent: Lent, *, opens: bool) -> Entry:
+    loan, code = lent.loan, lent.loan.code if opens else lent.close_code or ""
+    return Entry(opens, loan.lender, loan.borrower, loan.instance, loan.node, loan.gpus, code)
