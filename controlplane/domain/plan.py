@@ -19,6 +19,8 @@ class ActionKind(StrEnum):
     CLOSE = "close"
     OPEN = "open"
     SET_INSTANCES = "set_instances"
+    ADD = "add"
+    REMOVE = "remove"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Action:
     """One level for one target. `gateway` is empty for capacity.
 
     `instance` is None for `SET_INSTANCES`. `level`: the weight in the gateway's own range,
-    the limit in requests, or the number of instances; 0 for CLOSE, 1 for OPEN.
+    the limit in requests, or the number of instances; 0 for CLOSE and REMOVE, 1 for OPEN and ADD.
     `seen` is the level at the time of the decision (None: unknown); `code` a reason code.
     """
 

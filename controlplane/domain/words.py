@@ -54,6 +54,9 @@ CAUSE_WORDS: Mapping[Cause, str] = {
 }
 """How a cause is said; others are said by their own name."""
 
+_VERBS = frozenset({ActionKind.ADD, ActionKind.CLOSE, ActionKind.OPEN, ActionKind.REMOVE})
+# Their names say all of it: there is one level that each can ask for.
+
 
 @dataclass(frozen=True, slots=True)
 class _Figure:
@@ -150,10 +153,8 @@ def action_words(action: Action) -> str:
     if action.kind is ActionKind.SET_INSTANCES:
         return f"instances {seen} → {action.level}: {action.code.replace('_', ' ')}"
     name = slot(action.instance or "")
-    if action.kind is ActionKind.CLOSE:
-        return f"close {name} at {action.gateway}: {why}"
-    if action.kind is ActionKind.OPEN:
-        return f"open {name} at {action.gateway}: {why}"
+    if action.kind in _VERBS:
+        return f"{action.kind} {name} at {action.gateway}: {why}"
     level = "weight" if action.kind is ActionKind.SET_WEIGHT else "limit"
     return f"{level} of {name} at {action.gateway} {seen} → {action.level}: {why}"
 

@@ -158,7 +158,7 @@ def test_an_unknown_gateway_name_is_refused_and_the_others_are_served() -> None:
 
 
 def test_a_level_of_a_server_that_the_gateway_does_not_know_is_not_there() -> None:
-    """ABSENT has no level: zero would look like one that was set."""
+    """ABSENT has no level: zero would look like one that was set. Membership is what it does have."""
     from controlplane.loop.second_look import level
 
     one = instances(1)[0]
@@ -171,3 +171,5 @@ def test_a_level_of_a_server_that_the_gateway_does_not_know_is_not_there() -> No
     assert [level(absent, kind) for kind in kinds] == [None] * 4
     assert level(known, ActionKind.SET_INSTANCES) is None
     assert level(None, ActionKind.SET_WEIGHT) is None
+    for kind in (ActionKind.ADD, ActionKind.REMOVE):
+        assert [level(row, kind) for row in (known, closed, absent, None)] == [1, 1, 0, 0]
