@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -12,11 +12,15 @@ from controlplane.adapters.gateways.haproxy import membership
 from controlplane.adapters.gateways.haproxy.gateway import HaproxyGateway
 from controlplane.adapters.gateways.haproxy.parse import BackendRow, Process, ServerRow, Tables
 from controlplane.adapters.gateways.haproxy.runtime import Answer, Deadline, RuntimeSocket
+from controlplane.adapters.memory.metrics import MemoryMetrics
+from controlplane.adapters.memory.orchestrator import MemoryOrchestrator
 from controlplane.domain.fleet import Instance, Phase
 from controlplane.domain.gateway import ServerState
-from controlplane.domain.ids import ActionId, InstanceId, PoolName
+from controlplane.domain.ids import ActionId, CycleKind, InstanceId, PoolName
 from controlplane.domain.plan import Action, ActionKind, ActionState
-from controlplane.ports import OutcomeUnknown, Unavailable
+from controlplane.domain.policy import Policies
+from controlplane.loop.cycle import Loop, Ports, Report
+from controlplane.ports import MetricsAnswer, OutcomeUnknown, Unavailable
 from tests.adapters.gateways.callers import Crowd, Stream, ask
 from tests.adapters.gateways.conftest import (
     POOL,
@@ -28,6 +32,8 @@ from tests.adapters.gateways.conftest import (
     instance_id,
 )
 from tests.adapters.gateways.engines import chat
+from tests.builders import inventory, policies, pool_policy, steady_pool
+from tests.loop.world import MemoryLease, MemoryLedger, answer
 from tests.support import eventually
 
 real = pytest.mark.real
@@ -252,6 +258,122 @@ def test_what_became_of_an_addition_is_only_said_when_it_is_known(
     gateway = HaproxyGateway("door", broken, lambda: door.instances, SystemClock(), 10)
     add = action(ActionKind.ADD, "s2", 1, seen=0)
     assert gateway.apply([add])[add[0]][0] is state
+
+
+# The loop on a real HAProxy.
+
+
+@dataclass
+class Steered:
+    """A door and the loop that steers it, with steady readings. `cycle` is one weights cycle."""
+
+    door: Door
+    loop: Loop
+    orchestrator: MemoryOrchestrator
+    rules: Policies
+
+    def cycle(self) -> Report:
+        self.orchestrator.now = inventory(self.door.instances)
+        report = self.loop.cycle(CycleKind.WEIGHTS, self.rules)
+        assert report.failure == ""
+        return report
+
+    def phase(self, slot: str, phase: Phase) -> None:
+        self.door.instances = [
+            replace(one, phase=phase) if one.instance_id == instance_id(slot) else one
+            for one in self.door.instances
+        ]
+
+
+def steered(door: Door, limit: int = 2, speed: Sequence[float] = (1.0, 1.0)) -> Steered:
+    def seen(kind: CycleKind, _policies: Policies, now: float) -> MetricsAnswer:
+        members = door.instances
+        return answer(steady_pool(members=members, kind=kind, now=now, speed=speed[: len(members)]))
+
+    orchestrator = MemoryOrchestrator(inventory(door.instances))
+    ports = Ports(
+        SystemClock(),
+        MemoryMetrics([seen]),
+        {"door": door.gateway},
+        orchestrator,
+        MemoryLedger([]),
+        MemoryLease(),
+    )
+    return Steered(door, Loop("demo", ports, "1.0"), orchestrator, policies(pool_policy(limit=limit)))
+
+
+@real
+def test_an_instance_that_started_after_the_gateway_takes_traffic_within_a_cycle(door: Door) -> None:
+    later = door.instances.pop()
+    run = steered(door, limit=1)
+    run.cycle()
+    door.engines[0].hold()
+    crowd = Crowd(door.port).send(3)
+    eventually(lambda: (door.backend().queue, door.engines[0].in_flight) == (2, 1), 5)
+    door.instances.append(later)
+    states = {state for state, _ in run.cycle().outcomes.values()}
+    assert states == {ActionState.APPLIED, ActionState.UNCHANGED}, "a new server has limit 1 already"
+    eventually(lambda: door.engines[1].served == 2, 5, because="those that waited are served")
+    assert (door.engines[0].in_flight, door.server("s2").limit) == (1, 1)
+    door.engines[0].finish_all()
+    assert crowd.join() == [200] * 3
+    assert run.cycle().outcomes == {}
+
+
+@real
+def test_a_gone_instance_leaves_the_gateway_once_its_last_stream_has_ended(door: Door) -> None:
+    run = steered(door)
+    run.cycle()
+    door.apply_one(ActionKind.CLOSE, "s1", 0)
+    door.engines[1].hold()
+    stream = Stream(door.port)
+    assert b"first" in stream.read_some()
+    run.phase("s2", Phase.GONE)
+    run.cycle()
+    assert (door.server("s2").state, door.server("s2").in_flight) == (ServerState.CLOSED, 1)
+    run.cycle()
+    assert slots(door) == ["s1", "s2"]
+    door.engines[1].finish()
+    assert b"[DONE]" in stream.read_rest()
+    eventually(lambda: run.cycle() and slots(door) == ["s1"], 20)
+    assert ask(door.port, chat()).status == 200
+    assert run.cycle().outcomes == {}
+
+
+@real
+def test_a_gateway_restarted_from_its_file_gets_a_later_member_back_within_a_cycle(door: Door) -> None:
+    run = steered(door, limit=8, speed=(1.0, 0.5))
+    for _ in range(6):
+        run.cycle()
+    before = [(one.instance_id, one.state, one.weight, one.limit) for one in door.backend().servers]
+    assert door.server("s2").weight not in (1, 100)
+    door.restart()
+    assert (slots(door), door.server("s2").state) == (["s1"], ServerState.ABSENT)
+    run.cycle()
+    after = [(one.instance_id, one.state, one.weight, one.limit) for one in door.backend().servers]
+    assert after == before
+    door.apply_one(ActionKind.CLOSE, "s1", 0)
+    assert ask(door.port, chat()).status == 200
+    assert door.engines[1].served == 1
+
+
+@real
+def test_a_drained_instance_that_returns_as_it_was_is_not_left_at_weight_zero(make_door: MakeDoor) -> None:
+    """B-108: the intended weight never changed; the gateway's did, and that is what counts."""
+    door = make_door()
+    run = steered(door)
+    run.cycle()
+    wanted = door.server("s2").weight
+    assert wanted > 0
+    run.phase("s2", Phase.DRAINING)
+    run.cycle()
+    door.command("set server chat-8b/s2 weight 0")
+    assert (door.server("s2").state, door.server("s2").weight) == (ServerState.CLOSED, 0)
+    run.phase("s2", Phase.SERVING)
+    run.cycle()
+    assert (door.server("s2").state, door.server("s2").weight) == (ServerState.OPEN, wanted)
+    door.apply_one(ActionKind.CLOSE, "s1", 0)
+    assert ask(door.port, chat()).status == 200
 
 
 # The pure part.
