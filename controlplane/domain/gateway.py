@@ -14,7 +14,7 @@ class ServerState(StrEnum):
     OPEN = "open"
     CLOSED = "closed"  # drained: the old requests finish, no new ones come
     DOWN = "down"  # the gateway's own check says so
-    ABSENT = "absent"  # rendered for, but unknown to this gateway (it restarted)
+    ABSENT = "absent"  # unknown to this gateway: it came later, or the gateway restarted
 
 
 class WeightMeaning(StrEnum):

@@ -71,12 +71,14 @@ _DIMENSION: Mapping[ActionKind, str] = {
     ActionKind.SET_INSTANCES: "instances",
     ActionKind.ADOPT: "owner",
     ActionKind.ENSURE: "life",
+    ActionKind.ADD: "membership",
+    ActionKind.REMOVE: "membership",
 }
 
 
 def target(action: Action) -> str:
     """What the action's level is a level of: two actions with one target exclude each other.
 
-    Opening and closing share a target, since the later one decides.
+    Opening and closing share a target, since the later one decides; so do adding and removing.
     """
     return "|".join((_DIMENSION[action.kind], action.gateway, action.pool, action.instance or ""))

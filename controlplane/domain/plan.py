@@ -23,6 +23,8 @@ class ActionKind(StrEnum):
     SET_INSTANCES = "set_instances"
     ADOPT = "adopt"  # take an instance that others made under our management
     ENSURE = "ensure"  # how far up an instance is: a `Life`, as its level
+    ADD = "add"
+    REMOVE = "remove"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,9 @@ class Action:
     """One level for one target. `gateway` is empty for capacity.
 
     `instance` is None for `SET_INSTANCES`. `level`: the weight in the gateway's own range, the limit
-    in requests, the number of instances, or `Life.level`; 0 for CLOSE, 1 for OPEN and ADOPT. `place`:
-    where an instance to be ensured stands, or is to be made. `seen` is the level at the time of the
-    decision (None: unknown); `code` a reason code.
+    in requests, the number of instances, or `Life.level`; 0 for CLOSE and REMOVE, 1 for OPEN, ADD and
+    ADOPT. `place`: where an instance to be ensured stands, or is to be made. `seen` is the level at the
+    time of the decision (None: unknown); `code` a reason code.
     """
 
     kind: ActionKind

@@ -25,6 +25,8 @@ class Code(StrEnum):
     LEAVES = "push_leaves"
     RETURNS = "push_returns"
     LIMIT = "push_limit"
+    JOINS = "push_joins"
+    GONE = "push_gone"
 
 
 WORDS: Mapping[str, str] = {
@@ -33,17 +35,21 @@ WORDS: Mapping[str, str] = {
     Code.LEAVES: "it does not take traffic now",
     Code.RETURNS: "it takes traffic again",
     Code.LIMIT: "its limit has changed",
+    Code.JOINS: "the gateway does not have it yet",
+    Code.GONE: "it is gone, and nothing is in flight there",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What the m members of a pool should have, in id order. `changed`: whose weight is new."""
+    """What the m members of a pool should have, in id order. `changed`: whose weight is new; `ramp`: the
+    share of its limit that each may have by now."""
 
     members: tuple[InstanceId, ...]
     weights: Floats
     changed: frozenset[InstanceId]
     pool_limit: int
+    ramp: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +63,18 @@ class _Door:
     limit: Mapping[InstanceId, int]
 
     def actions(self, server: ServerView, instance: Instance) -> Iterator[Action]:
-        """What this server lacks. After a return the same limit is sent again: opening alone
-        does not wake a queue."""
-        if instance.phase not in TAKES_TRAFFIC:
-            if _leaves(self.view, server, instance):
-                yield self._action(server, ActionKind.CLOSE, 0, Code.LEAVES)
-            return
+        """What this server lacks."""
+        if instance.phase in TAKES_TRAFFIC:
+            yield from self._levels(server)
+        elif _leaves(self.view, server, instance):
+            yield self._action(server, ActionKind.CLOSE, 0, Code.LEAVES)
+        elif _left(self.view, server, instance):
+            yield self._action(server, ActionKind.REMOVE, 0, Code.GONE)
+
+    def _levels(self, server: ServerView) -> Iterator[Action]:
+        """After a return the same limit is sent again: opening alone does not wake a queue."""
+        if server.state is ServerState.ABSENT:
+            yield self._action(server, ActionKind.ADD, 1, Code.JOINS)
         returns = server.state in {ServerState.CLOSED, ServerState.ABSENT}
         if returns:
             yield self._action(server, ActionKind.OPEN, 1, Code.RETURNS)
@@ -96,7 +108,7 @@ def _door(view: PoolView, backend: Backend, intent: Intent) -> _Door:
     unit = routing.unit_of(weight_max, view.policy.weights.ceiling)
     weights = routing.quantise(intent.weights, unit, weight_max).tolist()
     parts = len(view.backends) + view.gateways_missing
-    limits = routing.shares(routing.limits(intent.weights, intent.pool_limit), parts).tolist()
+    limits = routing.shares(routing.limits(intent.weights, intent.pool_limit, intent.ramp), parts).tolist()
     return _Door(
         view,
         backend,
@@ -108,6 +120,8 @@ def _door(view: PoolView, backend: Backend, intent: Intent) -> _Door:
 
 def _seen(server: ServerView, kind: ActionKind) -> int | None:
     """The level as the gateway shows it; None where it does not know the server."""
+    if kind in {ActionKind.ADD, ActionKind.REMOVE}:
+        return int(server.state is not ServerState.ABSENT)
     if server.state is ServerState.ABSENT:
         return None
     levels = {ActionKind.SET_LIMIT: server.limit, ActionKind.SET_WEIGHT: server.weight}
@@ -116,9 +130,18 @@ def _seen(server: ServerView, kind: ActionKind) -> int | None:
 
 def _leaves(view: PoolView, server: ServerView, instance: Instance) -> bool:
     """Closed are those that are known to take no traffic. An unreachable one is left to the
-    gateway's own check, which knows sooner, and nothing is closed on an old inventory."""
+    gateway's own check, which knows sooner, and nothing is closed on an old inventory. Who is gone
+    is closed though it is down: its address may soon be another's."""
     known = view.inventory_known and instance.phase is not Phase.UNREACHABLE
-    return known and server.state is ServerState.OPEN
+    down = server.state is ServerState.DOWN and instance.phase is Phase.GONE
+    return known and (server.state is ServerState.OPEN or down)
+
+
+def _left(view: PoolView, server: ServerView, instance: Instance) -> bool:
+    """Removed are those that are known to be gone, once closed and without a request. The gateway
+    looks once more: it refuses while anything is attached."""
+    idle = server.state is ServerState.CLOSED and server.in_flight == 0
+    return view.inventory_known and instance.phase is Phase.GONE and idle
 
 
 def pool_limit(view: PoolView, concurrency: int) -> int:

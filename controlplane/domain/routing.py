@@ -12,6 +12,9 @@ UNIT = 100
 
 MOST_CLIPS = 32
 
+RAMP_S = 10.0
+"""How long it takes until an instance that has come up has its whole limit."""
+
 Ints = npt.NDArray[np.int64]
 
 
@@ -80,10 +83,17 @@ def _never_zero(levels: Ints) -> Ints:
     return levels
 
 
-def limits(weights: Floats, pool_limit: int) -> Ints:
-    """Requests in flight of each instance: the pool's limit, less for the slow ones, never below 1."""
-    levels: Ints = np.maximum(1, np.rint(pool_limit * np.minimum(1.0, weights))).astype(np.int64)
+def limits(weights: Floats, pool_limit: int, ramp: Floats | float = 1.0) -> Ints:
+    """Requests in flight of each instance: the pool's limit, less for the slow ones and for those that
+    have only just come (`ramp`, 0..1), never below 1."""
+    levels: Ints = np.maximum(1, np.rint(pool_limit * np.minimum(1.0, weights) * ramp)).astype(np.int64)
     return levels
+
+
+def ramp(ready_s: Floats) -> Floats:
+    """Share of its limit that an instance gets which has been ready for `ready_s` seconds: slow out. Its
+    caches are empty, and a queue that fell upon it at once would wait there and not at the gateway."""
+    return np.clip(ready_s / RAMP_S, 0.0, 1.0)
 
 
 def shares(total: Ints, parts: int) -> Ints:

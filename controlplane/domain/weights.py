@@ -49,7 +49,7 @@ def decide_weights(pool: PoolView) -> tuple[Decision, PoolState]:
     members = tuple(pool.instances[row].instance_id for row in view.rows.tolist())
     limit = pool_limit(pool, _concurrency(pool))
     changed = weights_changed(members, view.last, shaped.weights)
-    actions = pushes(pool, Intent(members, shaped.weights, changed, limit))
+    actions = pushes(pool, Intent(members, shaped.weights, changed, limit, _ramp(view)))
     decision = _decision(pool, shaped.steps, actions, moved=bool(changed))
     return decision, _remember(pool, members, shaped, served, limit)
 
@@ -69,6 +69,13 @@ def weight_view(pool: PoolView, served: dict[InstanceId, Served]) -> WeightView:
         supported=supported(pool, served)[rows],
         unseen=_unseen(pool)[rows],
     )
+
+
+def _ramp(view: WeightView) -> Floats:
+    """Of the members; one of which it is not known when it came up has been there for long."""
+    ready = [view.pool.instances[row].ready_at for row in view.rows.tolist()]
+    since = [np.inf if at is None else view.pool.now - at for at in ready]
+    return routing.ramp(np.array(since, dtype=np.float64))
 
 
 def _unseen(pool: PoolView) -> Bools:

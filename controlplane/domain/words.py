@@ -59,6 +59,9 @@ CAUSE_WORDS: Mapping[Cause, str] = {
 }
 """How a cause is said; others are said by their own name."""
 
+_VERBS = frozenset({ActionKind.ADD, ActionKind.CLOSE, ActionKind.OPEN, ActionKind.REMOVE})
+# Their names say all of it: there is one level that each can ask for.
+
 
 @dataclass(frozen=True, slots=True)
 class _Figure:
@@ -157,10 +160,8 @@ def action_words(action: Action) -> str:
     name = slot(action.instance or "")
     if action.kind in _ORDERS:
         return f"{_order(action)}: {why}"
-    if action.kind is ActionKind.CLOSE:
-        return f"close {name} at {action.gateway}: {why}"
-    if action.kind is ActionKind.OPEN:
-        return f"open {name} at {action.gateway}: {why}"
+    if action.kind in _VERBS:
+        return f"{action.kind} {name} at {action.gateway}: {why}"
     level = "weight" if action.kind is ActionKind.SET_WEIGHT else "limit"
     return f"{level} of {name} at {action.gateway} {seen} → {action.level}: {why}"
 

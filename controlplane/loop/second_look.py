@@ -93,7 +93,10 @@ def server(view: GatewayView, instance: InstanceId | None) -> ServerView | None:
 
 
 def level(row: ServerView | None, kind: ActionKind) -> int | None:
-    """The level that an action of this kind would set, as it stands; None where unknown."""
+    """The level that an action of this kind would set, as it stands; None where unknown. Who is not
+    there is known not to be there: membership is the one level that it has."""
+    if kind in {ActionKind.ADD, ActionKind.REMOVE}:
+        return int(row is not None and row.state is not ServerState.ABSENT)
     if row is None or row.state is ServerState.ABSENT:
         return None
     match kind:

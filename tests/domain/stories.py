@@ -64,7 +64,9 @@ def _pushed(view: GatewayView, actions: list[Action]) -> GatewayView:
 def _backend(backend: BackendView, actions: list[Action]) -> BackendView:
     servers = {server.instance_id: server for server in backend.servers}
     for action in actions:
-        if action.instance in servers:
+        if action.instance in servers and action.kind is ActionKind.REMOVE:
+            del servers[action.instance]
+        elif action.instance in servers:
             servers[action.instance] = _server(servers[action.instance], action)
     return replace(backend, servers=tuple(servers.values()))
 
@@ -75,6 +77,8 @@ def _server(server: ServerView, action: Action) -> ServerView:
             return replace(server, weight=action.level)
         case ActionKind.SET_LIMIT:
             return replace(server, limit=action.level)
+        case ActionKind.ADD:
+            return replace(server, state=ServerState.CLOSED, weight=1, limit=1)
         case ActionKind.OPEN:
             return replace(server, state=ServerState.OPEN)
         case _:

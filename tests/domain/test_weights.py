@@ -157,16 +157,58 @@ def test_a_restarted_gateway_is_repaired_even_while_the_pool_is_held() -> None:
     assert after.weights == state.weights
 
 
-def test_a_server_that_the_gateway_forgot_is_opened_and_given_both_levels() -> None:
+def test_a_server_that_the_gateway_lacks_is_added_opened_and_given_both_levels() -> None:
     members = instances(2)
     view = gateway([server(members[0]), server(members[1], state=ServerState.ABSENT)])
     built = replace(pool(count=2), gateways={"edge": view})
     decision, _ = decided(built, KNOWN_MIX)
-    assert [(action.kind, action.level, action.seen) for action in decision.actions] == [
-        (ActionKind.OPEN, 1, None),
-        (LIMIT, 40, None),
-        (WEIGHT, 100, None),
+    assert [(action.kind, action.level, action.seen, action.code) for action in decision.actions] == [
+        (ActionKind.ADD, 1, 0, "push_joins"),
+        (ActionKind.OPEN, 1, None, "push_returns"),
+        (LIMIT, 40, None, "push_returns"),
+        (WEIGHT, 100, None, "push_drift"),
     ]
+    assert {action.instance for action in decision.actions} == {members[1].instance_id}
+    there, _ = decided(applied(built, decision), KNOWN_MIX)
+    assert there.actions == ()
+
+
+@pytest.mark.parametrize("phase", [Phase.LOADING, Phase.WARMING, Phase.DRAINING, Phase.ASLEEP, Phase.GONE])
+def test_who_takes_no_traffic_is_not_added(phase: Phase) -> None:
+    members = instances(2)
+    view = gateway([server(members[0]), server(members[1], state=ServerState.ABSENT, in_flight=0)])
+    built = replace(pool(count=2), gateways={"edge": view})
+    assert decided(built, KNOWN_MIX)[0].actions != ()
+    assert decided(_phased(built, 1, phase), KNOWN_MIX)[0].actions == ()
+
+
+@pytest.mark.parametrize("state", [ServerState.OPEN, ServerState.DOWN])
+def test_the_gone_are_closed_then_emptied_then_removed(state: ServerState) -> None:
+    """Down is not closed: a gateway's check would let in whoever gets that address next."""
+    gone = _phased(_first_server(pool(), state=state, in_flight=3), 0, Phase.GONE)
+    decision, memory = decided(gone, KNOWN_MIX)
+    assert [action.kind for action in decision.actions] == [ActionKind.CLOSE]
+    busy = applied(gone, decision)
+    decision, memory = decided(busy, memory)
+    assert decision.actions == ()
+    idle = _first_server(busy, in_flight=0)
+    decision, memory = decided(idle, memory)
+    assert [(a.kind, a.level, a.seen, a.code) for a in decision.actions] == [
+        (ActionKind.REMOVE, 0, 1, "push_gone")
+    ]
+    assert decided(applied(idle, decision), memory)[0].actions == ()
+
+
+def test_nobody_is_removed_on_an_old_inventory() -> None:
+    gone = _phased(_first_server(pool(), state=ServerState.CLOSED, in_flight=0), 0, Phase.GONE)
+    old = replace(gone, inventory=Missing(Cause.QUERY_TIMEOUT))
+    assert decided(old, KNOWN_MIX)[0].actions == ()
+    assert len(decided(gone, KNOWN_MIX)[0].actions) == 1
+
+
+def test_one_that_only_drains_keeps_its_server() -> None:
+    drained = _phased(_first_server(pool(), state=ServerState.CLOSED, in_flight=0), 0, Phase.DRAINING)
+    assert decided(drained, KNOWN_MIX)[0].actions == ()
 
 
 @pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.LOADING, Phase.ASLEEP, Phase.GONE])
@@ -344,6 +386,16 @@ def _phased(built: Observation, row: int, phase: Phase) -> Observation:
         replace(each, phase=phase) if at == row else each for at, each in enumerate(built.instances)
     )
     return replace(built, instances=members)
+
+
+def _first_server(built: Observation, **changes: object) -> Observation:
+    view = built.gateways["edge"]
+    assert isinstance(view, GatewayView)
+    first, *others = view.backends[0].servers
+    servers = (replace(first, **changes), *others)  # type: ignore[arg-type]
+    return replace(
+        built, gateways={"edge": replace(view, backends=(replace(view.backends[0], servers=servers),))}
+    )
 
 
 def _without_work(built: Observation) -> Observation:

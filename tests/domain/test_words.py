@@ -12,12 +12,13 @@ from controlplane.domain import pushes, rules, words
 from controlplane.domain.explanation import Input, Step, Vote
 from controlplane.domain.ids import CycleId, CycleKind, DecisionId
 from controlplane.domain.observation import Hold, Observation
+from controlplane.domain.plan import Action, ActionKind
 from controlplane.domain.policy import Mode
 from controlplane.domain.readings import Cause, Column, Missing
 from controlplane.domain.rules import votes
 from controlplane.domain.rules import weights as weight_rules
 from controlplane.domain.state import PoolState
-from tests.builders import MIX, NOW, observation, policies, pool_policy, steady_pool
+from tests.builders import MIX, NOW, instances, observation, policies, pool_policy, steady_pool
 from tests.domain.stories import POOL, decided
 from tests.domain.strategies import observations
 from tests.domain.test_weights import pool
@@ -71,6 +72,24 @@ def test_a_weight_names_the_instance_and_its_speed() -> None:
         "chat-8b sends less to chat-8b-06 (weight 100 → 75) because it runs at 0.40 (2 s old) "
         "of the pool's speed."
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "said"),
+    [
+        (ActionKind.ADD, "push_joins", "add chat-8b-06 at edge: the gateway does not have it yet"),
+        (
+            ActionKind.REMOVE,
+            "push_gone",
+            "remove chat-8b-06 at edge: it is gone, and nothing is in flight there",
+        ),
+        (ActionKind.CLOSE, "push_leaves", "close chat-8b-06 at edge: it does not take traffic now"),
+        (ActionKind.OPEN, "push_returns", "open chat-8b-06 at edge: it takes traffic again"),
+    ],
+)
+def test_who_comes_and_goes_is_said_by_its_verb_and_why(kind: ActionKind, code: str, said: str) -> None:
+    action = Action(kind, POOL, "edge", instances(6)[5].instance_id, 1, 0, code)
+    assert words.action_words(action) == said
 
 
 def test_a_persons_hold_is_named_with_its_author() -> None:

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from controlplane.domain.fleet import Phase
 from controlplane.domain.gateway import ServerState
 from controlplane.domain.ids import InstanceId
 from controlplane.domain.plan import ActionKind, ActionState
 from controlplane.ports import OutcomeUnknown, Refused, Unavailable
 from tests.builders import gateway as view_of
-from tests.builders import instances, server
+from tests.builders import instances, inventory, server
 from tests.loop.world import CHAT, SLOW, World
 
 
@@ -80,6 +81,25 @@ def test_an_unanswered_effect_that_did_not_land_is_settled_as_failed() -> None:
     assert {state for state, _ in lost.values()} == {ActionState.UNKNOWN}
     world.cycle()
     assert {world.ledger.states[id_][0] for id_ in lost} == {ActionState.FAILED}
+
+
+@pytest.mark.parametrize(("lands", "state"), [(True, ActionState.APPLIED), (False, ActionState.FAILED)])
+def test_an_unanswered_removal_is_settled_by_whether_the_server_is_still_there(
+    lands: bool, state: ActionState
+) -> None:
+    world = World().settled()
+    first, *others = world.members
+    world.members = (replace(first, phase=Phase.GONE), *others)
+    world.orchestrator.now = inventory(world.members)
+    world.cycle()
+    assert world.server(1).state is ServerState.CLOSED
+    world.gateway.lands_when_unknown = lands
+    world.gateway.writes.then(OutcomeUnknown("no answer"))
+    (lost,) = world.cycle().outcomes
+    assert world.ledger.states[lost][0] is ActionState.UNKNOWN
+    world.cycle()
+    assert world.ledger.states[lost][0] is state
+    assert first.instance_id not in world.gateway.servers[CHAT]
 
 
 def test_what_cannot_be_looked_at_stays_unknown_for_another_cycle() -> None:
@@ -158,7 +178,7 @@ def test_an_unknown_gateway_name_is_refused_and_the_others_are_served() -> None:
 
 
 def test_a_level_of_a_server_that_the_gateway_does_not_know_is_not_there() -> None:
-    """ABSENT has no level: zero would look like one that was set."""
+    """ABSENT has no level: zero would look like one that was set. Membership is what it does have."""
     from controlplane.loop.second_look import level
 
     one = instances(1)[0]
@@ -171,3 +191,5 @@ def test_a_level_of_a_server_that_the_gateway_does_not_know_is_not_there() -> No
     assert [level(absent, kind) for kind in kinds] == [None] * 4
     assert level(known, ActionKind.SET_INSTANCES) is None
     assert level(None, ActionKind.SET_WEIGHT) is None
+    for kind in (ActionKind.ADD, ActionKind.REMOVE):
+        assert [level(row, kind) for row in (known, closed, absent, None)] == [1, 1, 0, 0]

@@ -132,6 +132,8 @@ class MemoryGateway:
         return {id_: self._keep(action) for id_, action in actions}
 
     def _keep(self, action: Action) -> Outcome:
+        if action.kind in {ActionKind.ADD, ActionKind.REMOVE}:
+            return self._member(action)
         server = self.servers.get(action.pool, {}).get(action.instance or InstanceId(""))
         if server is None:
             return ActionState.FAILED, f"this gateway has no server for {action.instance}"
@@ -141,6 +143,23 @@ class MemoryGateway:
         if changed == server:
             return ActionState.UNCHANGED, f"{action.kind} {action.level} already"
         self.put(action.pool, changed)
+        return ActionState.APPLIED, f"{action.kind} {action.level}"
+
+    def _member(self, action: Action) -> Outcome:
+        """Come and go as a gateway's own rules have it: new ones are closed and small, who leaves is idle."""
+        servers, one = self.servers.get(action.pool), action.instance or InstanceId("")
+        if servers is None:
+            return ActionState.FAILED, f"this gateway has no backend {action.pool}"
+        found = servers.get(one)
+        there = found is not None and found.state is not ServerState.ABSENT
+        if there is bool(action.level):
+            return ActionState.UNCHANGED, f"{action.kind} {action.level} already"
+        if found is not None and there and (found.state is not ServerState.CLOSED or found.in_flight):
+            return ActionState.FAILED, f"it is {found.state} with {found.in_flight} requests in flight"
+        if there:
+            del servers[one]
+        else:
+            servers[one] = ServerView(one, ServerState.CLOSED, 1, 1, 0, 0)
         return ActionState.APPLIED, f"{action.kind} {action.level}"
 
 

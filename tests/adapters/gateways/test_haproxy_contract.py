@@ -184,6 +184,10 @@ class FreezesBeforeWriting:
         os.kill(self._pid, signal.SIGSTOP)
         return self._runtime.set(settings, questions, deadline)
 
+    def tell(self, commands: Sequence[str], deadline: Deadline) -> str:
+        os.kill(self._pid, signal.SIGSTOP)
+        return self._runtime.tell(commands, deadline)
+
 
 def test_a_write_without_an_answer_is_unknown_and_settled_by_looking(door: Door) -> None:
     assert door.process is not None

@@ -74,6 +74,15 @@ def test_all_commands_travel_on_one_line(far_side: FarSide) -> None:
     assert seen == [b"a;b;show info\n"]
 
 
+def test_answers_that_end_each_in_its_own_way_are_read_as_one_text(far_side: FarSide) -> None:
+    """`del server` ends without the empty line that parts answers: among others it would be a neighbour's."""
+    said = "\nServer still has connections attached to it, cannot remove it.\n"
+    far = far_side(replying(said))
+    assert far.tell(["a", "b"], Deadline(5)) == said.strip()
+    with pytest.raises(OutcomeUnknown, match="answers came"):
+        far_side(replying(said)).set(["a", "b"], ["show info"], Deadline(5))
+
+
 def test_an_answer_that_breaks_off_is_unknown_for_settings(far_side: FarSide) -> None:
     with pytest.raises(OutcomeUnknown, match="answers came"):
         far_side(replying("\n")).set(["a", "b"], ["show info"], Deadline(5))
@@ -130,6 +139,8 @@ def test_a_socket_that_nobody_owns_is_unavailable_and_nothing_was_sent(tmp_path:
 def test_no_command_can_carry_another_one(tmp_path: Path, hostile: str) -> None:
     with pytest.raises(ValueError, match="semicolon"):
         RuntimeSocket(tmp_path / "x").set([hostile], [], Deadline(1))
+    with pytest.raises(ValueError, match="semicolon"):
+        RuntimeSocket(tmp_path / "x").tell([hostile], Deadline(1))
 
 
 INFO = "Pid: 7\nUptime_sec: 3"

@@ -72,6 +72,33 @@ def test_stand_in_and_haproxy_answer_one_story_alike(gateway: Gateway) -> None:
     assert (after.epoch, after.gateway) == (before.epoch, "door")
 
 
+def test_stand_in_and_haproxy_let_members_come_and_go_alike(gateway: Gateway) -> None:
+    """Removed when closed and idle, added closed and small, and given its levels in the same batch."""
+
+    def told(*batch: tuple[ActionKind, str, int]) -> list[ActionState]:
+        wanted = [action(*one, ordinal=number) for number, one in enumerate(batch)]
+        outcomes = gateway.apply(wanted)
+        return [outcomes[id_][0] for id_, _ in wanted]
+
+    def shown(slot: str) -> tuple[int, int, ServerState]:
+        rows = {one.instance_id: one for one in gateway.read().backends[0].servers}
+        one = rows[instance_id(slot)]
+        return one.weight, one.limit, one.state
+
+    add, remove = (ActionKind.ADD, "s1", 1), (ActionKind.REMOVE, "s1", 0)
+    assert told(add, remove) == [ActionState.UNCHANGED, ActionState.FAILED]
+    assert told((ActionKind.CLOSE, "s1", 0)) == [ActionState.APPLIED]
+    assert (told(remove), told(remove)) == ([ActionState.APPLIED], [ActionState.UNCHANGED])
+    assert told((ActionKind.SET_WEIGHT, "s1", 5)) == [ActionState.FAILED]
+    assert told(add) == [ActionState.APPLIED]
+    assert shown("s1") == (1, 1, ServerState.CLOSED)
+    assert told(remove) == [ActionState.APPLIED]
+    levels = (ActionKind.OPEN, "s1", 1), (ActionKind.SET_LIMIT, "s1", 7), (ActionKind.SET_WEIGHT, "s1", 37)
+    assert told(add, *levels) == [ActionState.APPLIED] * 4
+    assert shown("s1") == (37, 7, ServerState.OPEN)
+    assert shown("s2") == (100, 2, ServerState.OPEN)
+
+
 def test_a_restart_forgets_levels_and_totals(memory: MemoryGateway) -> None:
     memory.apply([action(ActionKind.SET_WEIGHT, "s1", 37)])
     memory.traffic[POOL] = PoolTraffic(queue=3, arrivals=9)

@@ -96,10 +96,17 @@ def test_a_later_level_for_the_same_target_supersedes_what_is_still_open(record:
     assert second.state is ActionState.APPLYING, "another instance is another target"
 
 
-def test_closing_an_instance_supersedes_an_open_that_is_still_unknown(record: Record) -> None:
-    open_, close = weight(1, kind=ActionKind.OPEN), weight(0, kind=ActionKind.CLOSE)
-    record.ledger.record(made(answer(open_)))
-    record.ledger.record(made(answer(close), seq=2))
+@pytest.mark.parametrize(
+    ("first", "opposite"),
+    [(ActionKind.OPEN, ActionKind.CLOSE), (ActionKind.ADD, ActionKind.REMOVE)],
+    ids=["closing", "removing"],
+)
+def test_the_opposite_supersedes_what_is_still_unknown(
+    record: Record, first: ActionKind, opposite: ActionKind
+) -> None:
+    record.ledger.record(made(answer(weight(1, kind=first))))
+    assert states(record) == [ActionState.APPLYING]
+    record.ledger.record(made(answer(weight(0, kind=opposite)), seq=2))
     assert states(record) == [ActionState.SUPERSEDED]
 
 

@@ -13,7 +13,18 @@ from controlplane.domain.plan import Action, ActionKind, ActionState
 Verdict = tuple[ActionState, str]
 
 _ORDER = (ActionKind.CLOSE, ActionKind.SET_LIMIT, ActionKind.SET_WEIGHT, ActionKind.OPEN)
-# Leaving is first; a limit stands before the server it binds is opened.
+# Leaving is first; a limit stands before the server it binds is opened. Members come and go before
+# all of it, by themselves: `membership.py`.
+
+_BOUNDS: Mapping[ActionKind, tuple[int, int]] = {
+    ActionKind.SET_WEIGHT: (0, WEIGHT_MAX),
+    ActionKind.SET_LIMIT: (1, UNLIMITED - 1),  # 0 would be unlimited: closing is its own verb
+    ActionKind.CLOSE: (0, 0),
+    ActionKind.OPEN: (1, 1),
+    ActionKind.ADD: (1, 1),
+    ActionKind.REMOVE: (0, 0),
+}
+# Levels that mean what they say.
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +55,22 @@ def level(server: ServerRow, kind: ActionKind) -> int:
 
 def objection(action: Action, server: ServerRow) -> str:
     """Why an action must not be sent, or an empty text. The world is looked at once more before acting."""
-    if action.kind is ActionKind.SET_INSTANCES:
-        return "a gateway starts no instances"
-    low, high = _allowed(action.kind)
-    if not low <= action.level <= high:
-        return f"{action.kind} {action.level} is outside {low} to {high}"
+    if said := misfit(action):
+        return said
     now = level(server, action.kind)
     if action.seen is not None and now not in (action.seen, action.level):
         return f"conflict: {action.kind} was {action.seen} at the decision and is {now}: somebody else writes"
     return ""
 
 
-def _allowed(kind: ActionKind) -> tuple[int, int]:
-    """Levels that mean what they say. A limit of 0 would be unlimited: closing is its own verb."""
-    bounds = {
-        ActionKind.SET_WEIGHT: (0, WEIGHT_MAX),
-        ActionKind.SET_LIMIT: (1, UNLIMITED - 1),
-        ActionKind.CLOSE: (0, 0),
-        ActionKind.OPEN: (1, 1),
-    }
-    return bounds[kind]
+def misfit(action: Action) -> str:
+    """Why an action is none that this gateway can carry out, or an empty text."""
+    if action.kind not in _BOUNDS:
+        return "a gateway starts no instances"
+    low, high = _BOUNDS[action.kind]
+    if not low <= action.level <= high:
+        return f"{action.kind} {action.level} is outside {low} to {high}"
+    return ""
 
 
 def starved(steps: Sequence[Step], servers: Sequence[ServerRow]) -> frozenset[ActionId]:

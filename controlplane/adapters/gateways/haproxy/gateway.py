@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from controlplane.adapters.gateways.haproxy import commands as cmd
+from controlplane.adapters.gateways.haproxy import membership
 from controlplane.adapters.gateways.haproxy.layout import WEIGHT_MAX
 from controlplane.adapters.gateways.haproxy.parse import QUESTIONS, ServerRow, Tables, tables
 from controlplane.adapters.gateways.haproxy.runtime import Answer, Deadline, Runtime
@@ -69,18 +70,51 @@ class HaproxyGateway:
     def apply(self, actions: Sequence[tuple[ActionId, Action]]) -> Mapping[ActionId, tuple[ActionState, str]]:
         """Send levels as one request and read them back; an answer for EVERY action, never an exception.
 
-        Unchanged: it stood at that level already, nothing was sent for it. Failed: nothing
-        was sent, or it was accepted and reads back otherwise. Unknown: sent, and no answer
-        came in time; it is left to the next observation.
+        Members come and go first, so that the levels of a new one find it there. Unchanged: it
+        stood at that level already, nothing was sent for it. Failed: nothing was sent, or it was
+        accepted and reads back otherwise. Unknown: sent, and no answer came in time; it is left
+        to the next observation.
         """
         deadline = Deadline(self._timeout_s)
         try:
-            before = self._look(deadline)
-            located = locate(before, self._instances())
+            before, instances = self._look(deadline), tuple(self._instances())
         except PortError as error:
             return {id_: (ActionState.FAILED, f"nothing was sent: {error}") for id_, _ in actions}
-        outcomes, steps = _sift(actions, located, before)
-        return outcomes | self._send(steps, deadline) if steps else outcomes
+        outcomes, found = self._members(actions, instances, before, deadline)
+        levels = [each for each in actions if each[1].kind not in membership.KINDS]
+        settled, steps = _sift(levels, locate(found, instances), found)
+        return outcomes | settled | (self._send(steps, deadline) if steps else {})
+
+    def _members(
+        self,
+        actions: Sequence[tuple[ActionId, Action]],
+        instances: Sequence[Instance],
+        before: Tables,
+        deadline: Deadline,
+    ) -> tuple[Outcomes, Tables]:
+        """Who comes and who goes, and the tables as they are then."""
+        mine = [each for each in actions if each[1].kind in membership.KINDS]
+        outcomes, changes = membership.sift(mine, before, instances)
+        if not changes:
+            return outcomes, before
+        told = [(change, self._tell(change, deadline)) for change in changes]
+        try:
+            after = self._look(deadline)
+        except Unavailable as error:
+            unseen = ActionState.UNKNOWN, f"sent, and not read back: {error}"
+            return outcomes | {
+                each.id: unseen if isinstance(said, str) else said for each, said in told
+            }, before
+        return outcomes | {each.id: _become(each, said, after) for each, said in told}, after
+
+    def _tell(self, change: membership.Change, deadline: Deadline) -> str | cmd.Verdict:
+        """HAProxy's words, or the verdict where it said none. A change goes by itself; see `Runtime.tell`."""
+        try:
+            return self._runtime.tell(change.commands, deadline)
+        except OutcomeUnknown as error:
+            return ActionState.UNKNOWN, str(error)
+        except Unavailable as error:
+            return ActionState.FAILED, f"nothing was sent: {error}"
 
     def _look(self, deadline: Deadline) -> Tables:
         return tables(*self._runtime.ask(QUESTIONS, deadline))
@@ -115,6 +149,10 @@ def _sift(
     starved = cmd.starved(steps, tuple(before.servers.values()))
     outcomes |= dict.fromkeys(starved, (ActionState.REFUSED, "all weights of the pool would be zero"))
     return outcomes, [step for step in steps if step.id not in starved]
+
+
+def _become(change: membership.Change, said: str | cmd.Verdict, after: Tables) -> cmd.Verdict:
+    return membership.verdict(change, said, after) if isinstance(said, str) else said
 
 
 def _judge(steps: Sequence[cmd.Step], batch: Sequence[cmd.Command], answer: Answer) -> Outcomes:

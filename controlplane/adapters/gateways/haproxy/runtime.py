@@ -55,6 +55,14 @@ class Runtime(Protocol):
         OutcomeUnknown afterwards."""
         ...
 
+    def tell(self, commands: Sequence[str], deadline: Deadline) -> str:
+        """Commands whose answers cannot be told apart, as one request; all that came back.
+
+        Raises as `set` does. `del server`, and some refusals of `add server`, end without an
+        empty line: among others on one line they would pass for a neighbour's answer.
+        """
+        ...
+
 
 class RuntimeSocket:
     """The runtime API on a Unix socket."""
@@ -71,10 +79,12 @@ class RuntimeSocket:
 
     def set(self, settings: Sequence[str], questions: Sequence[str], deadline: Deadline) -> Answer:
         """Settings, then questions, as one request; see `Runtime.set`."""
-        line = ";".join([*settings, *questions])
-        if "\n" in line or line.count(";") != len(settings) + len(questions) - 1:
-            raise ValueError("a runtime command may hold neither a line break nor a semicolon")
-        return _split(self._exchange(line + "\n", deadline), len(settings), len(questions))
+        answer = self._exchange(_line([*settings, *questions]), deadline)
+        return _split(answer, len(settings), len(questions))
+
+    def tell(self, commands: Sequence[str], deadline: Deadline) -> str:
+        """Commands whose answers cannot be told apart, as one request; see `Runtime.tell`."""
+        return " ".join(self._exchange(_line(commands), deadline).split())
 
     def _exchange(self, line: str, deadline: Deadline) -> str:
         try:
@@ -92,6 +102,13 @@ class RuntimeSocket:
                 return _read_all(connection, deadline)
             except OSError as error:
                 raise OutcomeUnknown(f"{self._path}: sent, then {_words(error)}") from error
+
+
+def _line(commands: Sequence[str]) -> str:
+    line = ";".join(commands)
+    if "\n" in line or line.count(";") != len(commands) - 1:
+        raise ValueError("a runtime command may hold neither a line break nor a semicolon")
+    return line + "\n"
 
 
 def _read_all(connection: socket.socket, deadline: Deadline) -> str:

@@ -13,6 +13,8 @@ from controlplane.domain.fleet import Instance, Phase
 from controlplane.domain.gateway import BackendView, ServerState, ServerView
 from controlplane.domain.ids import InstanceId, PoolName
 
+Endpoint = tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int]
+
 _START_TOLERANCE_S = 2
 # HAProxy 2.6 tells its uptime in whole seconds, not its start: the difference to our clock wobbles.
 
@@ -45,20 +47,24 @@ def next_epoch(previous: Epoch | None, process: Process, now: float) -> Epoch:
 def locate(found: Tables, instances: Iterable[Instance]) -> Mapping[InstanceId, ServerRow]:
     """The server of each instance this gateway knows, by pool, slot and address."""
     located = {}
-    for instance in _holders(instances):
+    for instance in holders(instances):
         server = found.servers.get((instance.pool, server_name(instance.instance_id)))
-        if server is not None and not _elsewhere(server.address, instance.address):
+        if server is not None and not elsewhere(server.address, instance.address):
             located[instance.instance_id] = server
     return located
 
 
 def backends(found: Tables, instances: Iterable[Instance]) -> tuple[BackendView, ...]:
-    """All backends; servers that no instance holds are strangers and left out (but their load counts)."""
-    holders = _holders(instances)
-    located = locate(found, holders)
+    """All backends; servers that no instance holds are strangers and left out (but their load counts).
+
+    A gone instance is shown for as long as its server is there.
+    """
+    known = holders(instances)
+    located = locate(found, known)
     by_pool: dict[PoolName, list[InstanceId]] = defaultdict(list)
-    for instance in holders:
-        by_pool[instance.pool].append(instance.instance_id)
+    for instance in known:
+        if instance.phase is not Phase.GONE or instance.instance_id in located:
+            by_pool[instance.pool].append(instance.instance_id)
     return tuple(
         _backend(
             row, found.servers.values(), [(id_, located.get(id_)) for id_ in by_pool[PoolName(row.pool)]]
@@ -67,26 +73,33 @@ def backends(found: Tables, instances: Iterable[Instance]) -> tuple[BackendView,
     )
 
 
-def _holders(instances: Iterable[Instance]) -> Sequence[Instance]:
-    """Who holds each slot now: the latest start, since a slot outlives a restart in place."""
-    holders: dict[tuple[str, str], Instance] = {}
-    for instance in sorted(instances, key=lambda one: (one.started_at, one.instance_id)):
-        if instance.phase is not Phase.GONE:
-            holders[instance.pool, server_name(instance.instance_id)] = instance
-    return sorted(holders.values(), key=lambda one: one.instance_id)
+def holders(instances: Iterable[Instance]) -> Sequence[Instance]:
+    """Who holds each slot now: the latest start, since a slot outlives a restart in place. A gone one
+    holds it until another lives there."""
+    found: dict[tuple[str, str], Instance] = {}
+    for instance in sorted(instances, key=_claim):
+        found[instance.pool, server_name(instance.instance_id)] = instance
+    return sorted(found.values(), key=lambda one: one.instance_id)
 
 
-def _elsewhere(server: str, instance: str) -> bool:
+def _claim(instance: Instance) -> tuple[bool, float, str]:
+    """The larger one wins the slot."""
+    return instance.phase is not Phase.GONE, instance.started_at, instance.instance_id
+
+
+def elsewhere(server: str, instance: str) -> bool:
     """Whether a server points to another address than the instance has. Names cannot be compared."""
-    return _is_numeric(instance) and server != instance
+    wanted = endpoint(instance)
+    return wanted is not None and endpoint(server) != wanted
 
 
-def _is_numeric(address: str) -> bool:
+def endpoint(address: str) -> Endpoint | None:
+    """Address and port of `ip:port` (brackets around IPv6 or not); None where the host is a name."""
+    host, _, port = address.rpartition(":")
     try:
-        ipaddress.IPv4Address(address.rpartition(":")[0])
+        return ipaddress.ip_address(host.strip("[]")), int(port)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _backend(
