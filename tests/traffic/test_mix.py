@@ -102,3 +102,19 @@ def test_the_problems_of_all_traces_come_together(tmp_path: Path) -> None:
     with pytest.raises(MixError) as caught:
         prepare(parse_mix(text, "mix"), 60)
     assert len(caught.value.problems) == 4
+
+
+def test_batch_work_that_ends_before_the_window_does_is_not_begun_again() -> None:
+    """The last of six bursts ends at 21:00, and the first began at midnight."""
+    entries = parse_mix('[{"model": "m", "seeded": {"shape": "batch", "rate": 5}}]', "x")
+    part = prepare(entries, 600.0)[0]
+    assert part.played.repeats == 1
+    assert part.played.trace.arrival_s[-1] < 600.0 * 21 / 24 + 0.1
+    assert part.played.trace.arrival_s[-1] > 600.0 * 20.5 / 24
+
+
+def test_a_file_whose_last_request_comes_early_still_repeats(tmp_path: Path) -> None:
+    """A file says nothing about the silence after its last request."""
+    (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,1,1\n2.5,1,1\n")
+    entries = parse_mix(mix({"model": "m", "trace": str(tmp_path / "t.csv")}), "x")
+    assert prepare(entries, 9.0)[0].played.repeats == 3
