@@ -31,7 +31,11 @@ class Latency(TypedDict):
 
 
 class Counts(TypedDict):
-    """Each request once: `sent` is the sum of the others. `faulted` failed by an ordered fault."""
+    """Each request once: `sent` is the sum of `ok` to `unfinished`. `faulted` failed by an ordered fault.
+
+    `retried` counts attempts, not requests: those that a client gave up and made again. None of them is in
+    the other counts, whatever it broke by.
+    """
 
     sent: int
     ok: int
@@ -39,6 +43,7 @@ class Counts(TypedDict):
     failed: int
     faulted: int
     unfinished: int
+    retried: int
 
 
 class PhaseReport(TypedDict):
@@ -80,7 +85,7 @@ def quantiles(values: Iterable[float]) -> Quantiles:
 
 
 def latency(results: Sequence[Result]) -> Latency:
-    """Latency of what ended `ok`, from the moment it was sent."""
+    """Latency of what ended `ok`, from the moment it was first sent."""
     good = [result for result in results if result.outcome is Outcome.OK]
     return {
         "total_s": quantiles(result.total_s for result in good),
@@ -106,6 +111,7 @@ def counts(
         "failed": by[Outcome.FAILED] - faulted,
         "faulted": faulted,
         "unfinished": by[Outcome.UNFINISHED],
+        "retried": sum(result.attempts - 1 for result in results),
     }
 
 

@@ -62,6 +62,7 @@ def test_play_sums_up_on_stdout_and_writes_each_result(tmp_path: Path) -> None:
         "failed": 0,
         "faulted": 0,
         "unfinished": 0,
+        "retried": 0,
     }
     assert summary["latency"]["total_s"]["n"] == 3
     assert summary["lag_p99_s"] is not None

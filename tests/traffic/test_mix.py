@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controlplane.traffic.mix import MixError, load_mix, parse_mix, prepare
+from controlplane.traffic.client import Client, Retry
+from controlplane.traffic.mix import MixError, load_mix, parse_mix, prepare, with_seed
 from controlplane.traffic.scale import peak_offered
 from controlplane.traffic.schedule import merged
 
@@ -61,6 +63,8 @@ def test_everything_wrong_with_a_mix_is_said_at_once_with_its_place() -> None:
         {"model": "m", "copies": 2, "peak": {"capacity": 1}},
         {"model": "m", "trace": "t.csv", "seeded": {}},
         {"trace": 7},
+        {"model": "m", "retry": {"attempts": 0, "wait_s": -1, "backoff": 2}},
+        {"model": "m", "retry": 3, "hash": "yes"},
     )
     with pytest.raises(MixError) as caught:
         parse_mix(text, "mix.json")
@@ -76,8 +80,48 @@ def test_everything_wrong_with_a_mix_is_said_at_once_with_its_place() -> None:
         "[4]",
         "[5].model",
         "[5].trace",
+        "[6].retry.attempts",
+        "[6].retry.wait_s",
+        "[6].retry.backoff",
+        "[7].retry",
+        "[7].hash",
     ]
     assert all(problem.startswith("mix.json: ") for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("retry", "said"),
+    [
+        ({"attempts": 101}, "x: [0].retry.attempts: Input should be less than or equal to 100 (it is 101)"),
+        ({"attempts": 2, "wait_s": 3601}, "wait_s: Input should be less than or equal to 3600 (it is 3601)"),
+        ({"wait_s": 1}, "x: [0].retry.attempts: Field required"),
+    ],
+)
+def test_a_retry_out_of_range_is_named_with_its_value_and_the_range(retry: dict[str, Any], said: str) -> None:
+    with pytest.raises(MixError) as caught:
+        parse_mix(mix({"model": "m", "retry": retry}), "x")
+    assert said in str(caught.value)
+
+
+def test_each_request_has_the_client_of_its_own_entry() -> None:
+    """Two entries may even name the same model."""
+    offline = {"model": "m", "seeded": {"seed": 1}, "retry": {"attempts": 8}, "hash": True}
+    parts = prepare(parse_mix(mix({"model": "m"}, offline), "mix"), 60)
+    sent = list(merged([(part.model, part.played.trace) for part in parts], [part.client for part in parts]))
+    assert Counter(request.client for request in sent) == {
+        Client(): len(parts[0].played.trace),
+        Client(Retry(8, 1.0), hashed=True): len(parts[1].played.trace),
+    }
+    assert [part.report()["attempts"] for part in parts] == [1, 8]
+    assert [request.number for request in sent] == list(range(len(sent)))
+
+
+def test_a_play_s_seed_is_that_of_what_is_drawn_and_names_none() -> None:
+    entries = parse_mix(
+        mix({"model": "a"}, {"model": "b", "seeded": {"seed": 0}}, {"model": "c", "trace": "t.csv"}), "x"
+    )
+    assert [entry.seeded.seed for entry in with_seed(entries, 9) if entry.seeded] == [9, 0]
+    assert with_seed(entries, 9)[1:] == entries[1:]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", "[1]"])

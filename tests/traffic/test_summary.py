@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,29 @@ def test_each_request_counts_once() -> None:
     found = counts(
         [OK, FAILED, replace(OK, outcome=Outcome.REFUSED), replace(OK, outcome=Outcome.UNFINISHED)]
     )
-    assert found == {"sent": 4, "ok": 1, "refused": 1, "failed": 1, "faulted": 0, "unfinished": 1}
+    by_outcome = {"ok": 1, "refused": 1, "failed": 1, "faulted": 0, "unfinished": 1}
+    assert found == {"sent": 4, **by_outcome, "retried": 0}
+
+
+@st.composite
+def results(draw: st.DrawFn) -> list[Result]:
+    """Requests that ended in any way, after any number of attempts."""
+    ended = st.tuples(st.sampled_from(Outcome), st.integers(1, 9), st.sampled_from(["chat-8b-03", None]))
+    return [
+        replace(OK, outcome=outcome, attempts=attempts, instance=instance, sent_at=1000.0 + at)
+        for at, (outcome, attempts, instance) in enumerate(draw(st.lists(ended, max_size=30)))
+    ]
+
+
+@given(results(), st.none() | st.integers(0, 9))
+def test_attempts_that_were_given_up_are_in_no_other_count(found: list[Result], broken: int | None) -> None:
+    counted = counts(found, [FAULT], broken)
+    parts = [counted[name] for name in ("ok", "refused", "failed", "faulted", "unfinished")]
+    assert sum(parts) == counted["sent"] == len(found)
+    assert min(parts) >= 0
+    assert counted["retried"] == sum(result.attempts for result in found) - len(found) >= 0
+    once = counts([replace(result, attempts=1) for result in found], [FAULT], broken)
+    assert once == {**counted, "retried": 0}
 
 
 @pytest.mark.parametrize(
@@ -114,6 +137,17 @@ def test_results_are_read_back_as_written_and_a_half_line_waits(tmp_path: Path) 
         write(NAMELESS)
         file.write('{"sent_s": 3.')
     assert read_results(path) == [OK, NAMELESS]
+
+
+def test_a_file_from_before_clients_came_back_is_still_read(tmp_path: Path) -> None:
+    """Each of its requests was tried once, and nobody hashed its text."""
+    path = tmp_path / "results.jsonl"
+    row = asdict(OK)
+    for name in ("attempts", "sha256", "request_id"):
+        del row[name]
+    path.write_text(json.dumps(row) + "\n")
+    [result] = read_results(path)
+    assert (result.attempts, result.sha256, result.request_id) == (1, None, None)
 
 
 @pytest.mark.parametrize("line", ["{}", "[]", "7", "nonsense", '{"outcome": "grand"}'])
