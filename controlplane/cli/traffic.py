@@ -55,6 +55,10 @@ def command() -> None:
     help="Seed of the seeded trace (in a mix: of each that names none), of retries and of request ids."
     "  [default: 0]",
 )
+@click.option("--rate", type=ABOVE_ZERO, help="Mean requests/s of the seeded trace.  [default: the shape's]")
+@click.option(
+    "--steady", is_flag=True, default=None, help="Keep that rate from the first second on: a crowd at once."
+)
 @click.option(
     "--from",
     "from_",
@@ -99,6 +103,8 @@ def play(url: str, mix: Path | None, for_s: float, **options: Any) -> None:
       trimtab traffic play --url http://127.0.0.1:8080 --model llama-3.1-8b \\
           --trace azure2023_conv.parquet --for 300 --peak-rate 20 --results results.jsonl
       trimtab traffic play --url http://127.0.0.1:8080 --mix mix.json --for 300
+      trimtab traffic play --url http://127.0.0.1:8080 --model llama-3.1-8b \\
+          --rate 30 --steady --seed 9 --for 60
     """
     times = (for_s, options.pop("grace"), options.pop("timeout"))
     settings = Settings(_gateway(url), *times, options["seed"] or 0)
@@ -187,7 +193,7 @@ def _entries(mix: Path | None, given: dict[str, Any]) -> list[Entry]:
 def _entry(given: dict[str, Any]) -> str:
     """The options as a mix of one entry, so that both are checked by one form."""
     entry: dict[str, Any] = {key: given[option] for option, key in _KEYS.items() if option in given}
-    if seeded := {name: given[name] for name in ("shape", "seed") if name in given}:
+    if seeded := {name: given[name] for name in ("shape", "seed", "rate", "steady") if name in given}:
         entry["seeded"] = seeded
     if "peak_rate" in given:
         entry["peak"] = {"capacity": given["peak_rate"], "share": 1.0}

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from pydantic_core import ErrorDetails
 
 from controlplane.traffic.client import Client, Retry
+from controlplane.traffic.course import steady
 from controlplane.traffic.readers import read_trace
 from controlplane.traffic.scale import (
     MAX_COPIES,
@@ -44,11 +45,13 @@ class _Closed(BaseModel):
 
 
 class SeededForm(_Closed):
-    """A trace to be drawn; see `seeded.SHAPES`. `rate` in requests/s, None: the shape's own."""
+    """A trace to be drawn; see `seeded.SHAPES`. `rate` in requests/s, None: the shape's own; `steady`: it
+    is the same from the first second to the last, and not by the shape's course."""
 
     shape: Literal["chat", "code", "mixed", "reason", "day", "batch"] = "chat"
     seed: Annotated[int, Field(ge=0)] = 0
     rate: Positive | None = None
+    steady: bool = False
 
 
 class CostForm(_Closed):
@@ -205,12 +208,14 @@ def _trace(entry: Entry, for_s: float) -> Trace:
     if entry.trace is not None:
         return read_trace(entry.trace)
     form = entry.seeded or SeededForm()
-    return seeded_trace(SHAPES[form.shape], for_s, form.seed, form.rate)
+    shape = replace(SHAPES[form.shape], course=steady) if form.steady else SHAPES[form.shape]
+    return seeded_trace(shape, for_s, form.seed, form.rate)
 
 
 def _source(entry: Entry) -> str:
     form = entry.seeded or SeededForm()
-    return str(entry.trace) if entry.trace else f"seeded {form.shape}, seed {form.seed}"
+    drawn = f"seeded {form.shape}, seed {form.seed}{', steady' if form.steady else ''}"
+    return str(entry.trace) if entry.trace else drawn
 
 
 def _scaled(entry: Entry, trace: Trace, for_s: float) -> Played:

@@ -71,6 +71,38 @@ def test_play_sums_up_on_stdout_and_writes_each_result(tmp_path: Path) -> None:
     assert len(read_results(results)) == 6
 
 
+def test_a_surge_is_a_play_of_its_own_seed_by_options_or_by_a_mix(tmp_path: Path) -> None:
+    """The same crowd either way, at its rate from the start, and another one by another seed."""
+    mix = tmp_path / "mix.json"
+    mix.write_text(json.dumps([{"model": "ok", "seeded": {"rate": 20, "steady": True}, "hash": True}]))
+    plays = {
+        "options": ("--model", "ok", "--rate", "20", "--steady", "--seed", "9"),
+        "mix": ("--mix", str(mix), "--seed", "9"),
+        "other": ("--mix", str(mix), "--seed", "8"),
+    }
+
+    async def run() -> dict[str, tuple[list[int], list[str | None], str]]:
+        found = {}
+        for name, options in plays.items():
+            async with serving() as stub:
+                playing = await process("play", "--url", stub.url, *options, "--for", "1")
+                out, err = await playing.communicate()
+            assert err == b""
+            source = json.loads(out)["traffic"][0]["source"]
+            found[name] = (
+                sorted(body["max_tokens"] for body in stub.bodies),
+                sorted(stub.names, key=str),
+                source,
+            )
+        return found
+
+    found = asyncio.run(run())
+    assert found["options"][0] == found["mix"][0] != found["other"][0]
+    assert found["mix"][2] == "seeded chat, seed 9, steady"
+    assert set(found["options"][1]) == {None}
+    assert not set(found["mix"][1]) & set(found["other"][1])
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_cleanly_with_what_it_has(tmp_path: Path, number: signal.Signals) -> None:
     trace, results = tmp_path / "t.csv", tmp_path / "r.jsonl"
@@ -126,6 +158,9 @@ def test_a_trace_with_a_bad_row_plays_nothing_and_keeps_the_old_results(tmp_path
         (["--url", f"{NOWHERE}/v1", "--model", "m"], "allowed: http://host:port"),
         (["--url", NOWHERE], "neither --model nor --mix"),
         (["--url", NOWHERE, "--mix", "m.json", "--from", "3"], "--mix and --from"),
+        (["--url", NOWHERE, "--mix", "m.json", "--steady", "--seed", "3"], "--mix and --steady"),
+        (["--url", NOWHERE, "--model", "m", "--trace", "t.csv", "--rate", "3"], "trace and seeded"),
+        (["--url", NOWHERE, "--model", "m", "--rate", "0"], "'--rate': 0.0 is not in the range x>0"),
         (["--url", NOWHERE, "--mix", "none.json"], "none.json: No such file"),
         (["--url", NOWHERE, "--model", "m", "--trace", "none.csv"], "none.csv: No such file"),
         (["--url", NOWHERE, "--model", "m", "--copies", "0"], "'--copies': 0.0 is not in the range x>0"),

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from controlplane.traffic.client import Client, Retry
@@ -122,6 +123,28 @@ def test_a_play_s_seed_is_that_of_what_is_drawn_and_names_none() -> None:
     )
     assert [entry.seeded.seed for entry in with_seed(entries, 9) if entry.seeded] == [9, 0]
     assert with_seed(entries, 9)[1:] == entries[1:]
+
+
+def first_second(**seeded: Any) -> int:
+    """Requests in the first of sixty seconds at 4000 requests/s."""
+    entries = parse_mix(mix({"model": "m", "seeded": {"rate": 4000, **seeded}}), "x")
+    return int((prepare(entries, 60)[0].played.trace.arrival_s < 1.0).sum())
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_steady_crowd_is_there_from_the_first_second_on(seed: int) -> None:
+    """Within five standard deviations of a Gamma renewal count; the shape's own course begins at 70 %."""
+    deviation = 1.09 * 4000**0.5
+    assert abs(first_second(seed=seed) - 2800) < 5 * deviation
+    assert abs(first_second(seed=seed, steady=True) - 4000) < 5 * deviation
+
+
+@pytest.mark.parametrize("shape", ["day", "batch"])
+def test_steady_traffic_of_any_shape_keeps_its_rate(shape: str) -> None:
+    [part] = prepare(parse_mix(mix({"model": "m", "seeded": {"shape": shape, "steady": True}}), "x"), 1200)
+    by_quarter = np.histogram(part.played.trace.arrival_s, 4, (0.0, 1200.0))[0]
+    assert np.all(np.abs(by_quarter - 300 * 5.53) < 5 * 1.09 * (300 * 5.53) ** 0.5)
+    assert part.source == f"seeded {shape}, seed 0, steady"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", "[1]"])
