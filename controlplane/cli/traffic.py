@@ -25,7 +25,7 @@ from controlplane.traffic.readers import read_trace, write_trace
 from controlplane.traffic.results import Result, ResultWriter
 from controlplane.traffic.schedule import merged
 from controlplane.traffic.seeded import SHAPES, seeded_trace
-from controlplane.traffic.statistics import describe, sparkline
+from controlplane.traffic.statistics import DAY_BARS, describe, drawn_day, sparkline
 from controlplane.traffic.summary import counts, errors, latency, quantiles
 from controlplane.traffic.trace import TraceError
 
@@ -159,6 +159,46 @@ def make(file: Path, shape: str, seed: int, for_s: float, rate: float | None) ->
         trace = seeded_trace(SHAPES[shape], for_s, seed, rate)
         write_trace(trace, file)
     click.echo(f"{file}: {len(trace)} requests over {trace.period_s} s", err=True)
+
+
+@command.command()
+@click.argument("file", type=FILE)
+@click.option("--batch", type=FILE, help="Write the day's batch work too, on and off, to this file.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--for",
+    "for_s",
+    type=Range(min=DAY_BARS),
+    default=86_400.0,
+    show_default=True,
+    help="Seconds the day lasts.",
+)
+@click.option("--rate", type=ABOVE_ZERO, help="Mean requests/s of each file, instead of the shapes' own.")
+@click.option("--json", "as_json", is_flag=True, help="Figures as JSON instead of the drawing.")
+def day(  # noqa: PLR0913  # one parameter an option
+    *, file: Path, batch: Path | None, seed: int, for_s: float, rate: float | None, as_json: bool
+) -> None:
+    """Write the built-in day to FILE (.parquet, .csv or .jsonl), and draw it.
+
+    Night to noon 20 times, a flash crowd at 18:00 that rises within 20 minutes (ServeGen, arXiv 2505.09999;
+    Azure code, May 2024), lengths of Azure's conversations (2023); batch work on and off (ServeGen). What is
+    assumed stands in docs/traffic.md. Played in ten minutes it is the same curve, 144 times sooner.
+
+    \b
+    Example:
+      trimtab traffic day day.parquet --batch batch.parquet --seed 7 --for 600 --rate 20
+    """
+    if file == batch:
+        raise click.UsageError(f"FILE and --batch are both {file}; allowed: two files")
+    files = {"day": file} | ({} if batch is None else {"batch": batch})
+    with _explained():
+        traces = {shape: seeded_trace(SHAPES[shape], for_s, seed, rate) for shape in files}
+        for shape, trace in traces.items():
+            write_trace(trace, files[shape])
+    if as_json:
+        click.echo(json.dumps({shape: describe(trace) for shape, trace in traces.items()}, indent=2))
+    else:
+        click.echo(drawn_day(traces))
 
 
 def _gateway(url: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from controlplane.cli.main import main
+from controlplane.traffic.readers import read_trace
 from controlplane.traffic.results import Outcome, read_results
 from tests.traffic.stub import Stub, eventually, serving
 
@@ -193,12 +194,45 @@ def test_make_writes_the_same_trace_for_the_same_seed_and_inspect_shows_it(tmp_p
     assert "█" in shown.output
 
 
+def test_a_day_is_written_and_drawn_with_its_noon_its_flash_crowd_and_its_batches(tmp_path: Path) -> None:
+    """A bar is twenty minutes: the crowd of 18:00 is in full by the bar that begins at 18:20."""
+    day, batch = tmp_path / "day.parquet", tmp_path / "batch.csv"
+    made = trimtab("day", str(day), "--batch", str(batch), "--for", "7200", "--rate", "20", "--seed", "7")
+    assert made.exit_code == 0, made.output
+    title, online, other, offline, hours = made.output.splitlines()
+    assert title.startswith("day: 20.")
+    assert other.startswith("batch: 20.")
+    height = ["▁▂▃▄▅▆▇█".index(bar) for bar in online]
+    assert height[36] >= 6, "noon"
+    assert height[55] >= height[53] + 3 <= height[0] + 5, "18:20 against 17:40"
+    assert height[60] <= height[55] - 3, "20:00"
+    assert [bar for bar in offline if bar != "▁"] == ["█"] * 18
+    assert hours.index("18:00") == 54
+    assert read_trace(day).period_s <= 7200
+    assert read_trace(batch).arrival_s[-1] < 7200 * 21 / 24 + 1
+
+
+def test_a_day_is_the_same_by_the_same_seed_and_has_its_figures_as_json(tmp_path: Path) -> None:
+    first, second, other = (tmp_path / f"{name}.csv" for name in ("a", "b", "c"))
+    found = [
+        json.loads(trimtab("day", str(path), "--for", "600", "--seed", seed, "--json").output)
+        for path, seed in ((first, "3"), (second, "3"), (other, "4"))
+    ]
+    assert first.read_bytes() == second.read_bytes() != other.read_bytes()
+    assert list(found[0]) == ["day"]
+    assert found[0] == found[1] != found[2]
+    assert found[0]["day"]["period_s"] == 600
+    same = trimtab("day", str(first), "--batch", str(first))
+    assert "allowed: two files" in same.output
+    assert first.read_bytes() == second.read_bytes()
+
+
 def test_inspect_and_make_refuse_what_they_cannot_read_or_write(tmp_path: Path) -> None:
     assert "known: .parquet, .csv, .jsonl" in trimtab("make", str(tmp_path / "t.txt")).output
     assert "No such file" in trimtab("inspect", str(tmp_path / "t.csv")).output
     assert trimtab("make", str(tmp_path / "absent" / "t.csv")).exit_code == 1
 
 
-@pytest.mark.parametrize("name", ["play", "inspect", "make"])
+@pytest.mark.parametrize("name", ["play", "inspect", "make", "day"])
 def test_help_teaches_with_an_example(name: str) -> None:
     assert f"trimtab traffic {name} " in trimtab(name, "--help").output
