@@ -99,8 +99,8 @@ def counts(
     """Requests by outcome, with those that an ordered fault broke taken out of `failed`.
 
     A failure whose answer names the faulty slot is the fault's. One that names nobody and overlaps a
-    fault on its model is the fault's only as far as the twin's own count of `broken` requests goes
-    (None: not known, and then none of them is).
+    fault on its model is the fault's only as far as the twin's own count of `broken` requests goes, less
+    the attempts on that model that clients gave up meanwhile (None: not known, and then none of them is).
     """
     by = Counter(result.outcome for result in results)
     faulted = _faulted(results, faults, broken)
@@ -140,7 +140,13 @@ def _faulted(results: Sequence[Result], faults: Sequence[OrderedFault], broken: 
     failed = [result for result in results if result.outcome is Outcome.FAILED]
     named = sum(any(_by_name(result, fault) for fault in faults) for result in failed)
     nameless = sum(any(_by_model(result, fault) for fault in faults) for result in failed)
-    return named + min(nameless, max(0, (broken or 0) - named))
+    return named + min(nameless, max(0, (broken or 0) - named - _given_up(results, faults)))
+
+
+def _given_up(results: Sequence[Result], faults: Sequence[OrderedFault]) -> int:
+    """Attempts that a fault may have broken and their client made again: the twin counts them as broken."""
+    met = [result for result in results if any(_met(result, fault) for fault in faults)]
+    return sum(result.attempts - 1 for result in met)
 
 
 def _by_name(result: Result, fault: OrderedFault) -> bool:
@@ -148,7 +154,11 @@ def _by_name(result: Result, fault: OrderedFault) -> bool:
 
 
 def _by_model(result: Result, fault: OrderedFault) -> bool:
-    return result.instance is None and fault.model in (None, result.model) and _overlap(result, fault)
+    return result.instance is None and _met(result, fault)
+
+
+def _met(result: Result, fault: OrderedFault) -> bool:
+    return fault.model in (None, result.model) and _overlap(result, fault)
 
 
 def _overlap(result: Result, fault: OrderedFault) -> bool:

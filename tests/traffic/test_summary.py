@@ -58,8 +58,9 @@ def test_attempts_that_were_given_up_are_in_no_other_count(found: list[Result], 
     assert sum(parts) == counted["sent"] == len(found)
     assert min(parts) >= 0
     assert counted["retried"] == sum(result.attempts for result in found) - len(found) >= 0
-    once = counts([replace(result, attempts=1) for result in found], [FAULT], broken)
-    assert once == {**counted, "retried": 0}
+    once = [replace(result, attempts=1) for result in found]
+    assert counts(once) == {**counts(found), "retried": 0}
+    assert counts(once, [FAULT], broken)["faulted"] >= counted["faulted"]
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,16 @@ def test_nameless_failures_are_a_fault_s_only_as_far_as_the_twin_s_own_count_goe
     results = [FAILED, NAMELESS, NAMELESS, replace(NAMELESS, model="eval-8b")]
     assert counts(results, [FAULT], broken)["faulted"] == faulted
     assert counts(results, [FAULT], broken)["failed"] == 4 - faulted
+
+
+def test_an_attempt_that_was_given_up_excuses_no_other_request() -> None:
+    """The twin counted it as broken, and its client made it again."""
+    again = replace(OK, attempts=2)
+    assert counts([OK, NAMELESS, NAMELESS], [FAULT], 2)["faulted"] == 2
+    assert counts([again, NAMELESS, NAMELESS], [FAULT], 2)["faulted"] == 1
+    assert counts([again, FAILED], [FAULT], 1)["faulted"] == 1, "its answer names the slot"
+    elsewhere = replace(again, model="eval-8b")
+    assert counts([elsewhere, NAMELESS, NAMELESS], [FAULT], 2)["faulted"] == 2
 
 
 def test_a_fault_without_an_end_lasts() -> None:
