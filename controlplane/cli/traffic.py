@@ -19,13 +19,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from controlplane.cli.numbers import Range
-from controlplane.traffic.mix import MixError, Part, load_mix, parse_mix, prepare
+from controlplane.traffic.mix import Entry, MixError, Part, load_mix, parse_mix, prepare, with_seed
 from controlplane.traffic.player import Player, Settings
 from controlplane.traffic.readers import read_trace, write_trace
 from controlplane.traffic.results import Result, ResultWriter
 from controlplane.traffic.schedule import merged
 from controlplane.traffic.seeded import SHAPES, seeded_trace
-from controlplane.traffic.statistics import describe, sparkline
+from controlplane.traffic.statistics import DAY_BARS, describe, drawn_day, sparkline
 from controlplane.traffic.summary import counts, errors, latency, quantiles
 from controlplane.traffic.trace import TraceError
 
@@ -49,7 +49,16 @@ def command() -> None:
 @click.option("--model", help="Served model name that the requests ask for.")
 @click.option("--trace", type=FILE, help="Trace to play: .parquet, .csv or .jsonl. Without it: a seeded one.")
 @click.option("--shape", type=click.Choice(list(SHAPES)), help="Kind of seeded trace.  [default: chat]")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of the seeded trace.  [default: 0]")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Seed of the seeded trace (in a mix: of each that names none), of retries and of request ids."
+    "  [default: 0]",
+)
+@click.option("--rate", type=ABOVE_ZERO, help="Mean requests/s of the seeded trace.  [default: the shape's]")
+@click.option(
+    "--steady", is_flag=True, default=None, help="Keep that rate from the first second on: a crowd at once."
+)
 @click.option(
     "--from",
     "from_",
@@ -67,7 +76,9 @@ def command() -> None:
     help="Seconds: move arrivals by uniform(0, N), where clocks are coarse.",
 )
 @click.option(
-    "--mix", type=FILE, help="JSON list of models with their traffic, instead of --model to --jitter."
+    "--mix",
+    type=FILE,
+    help="JSON list of models with their traffic, instead of --model to --jitter (but --seed).",
 )
 @click.option("--for", "for_s", type=SECONDS, default=60.0, show_default=True, help="Seconds to send for.")
 @click.option(
@@ -78,7 +89,7 @@ def command() -> None:
     help="Seconds that open requests get after that.",
 )
 @click.option(
-    "--timeout", type=SECONDS, default=900.0, show_default=True, help="Seconds that one request may take."
+    "--timeout", type=SECONDS, default=900.0, show_default=True, help="Seconds that one attempt may take."
 )
 @click.option("--results", type=FILE, help="File for one JSON line a request, as each ends. It is replaced.")
 def play(url: str, mix: Path | None, for_s: float, **options: Any) -> None:
@@ -92,18 +103,15 @@ def play(url: str, mix: Path | None, for_s: float, **options: Any) -> None:
       trimtab traffic play --url http://127.0.0.1:8080 --model llama-3.1-8b \\
           --trace azure2023_conv.parquet --for 300 --peak-rate 20 --results results.jsonl
       trimtab traffic play --url http://127.0.0.1:8080 --mix mix.json --for 300
+      trimtab traffic play --url http://127.0.0.1:8080 --model llama-3.1-8b \\
+          --rate 30 --steady --seed 9 --for 60
     """
-    settings = Settings(_gateway(url), for_s, options.pop("grace"), options.pop("timeout"))
+    times = (for_s, options.pop("grace"), options.pop("timeout"))
+    settings = Settings(_gateway(url), *times, options["seed"] or 0)
     results = options.pop("results")
     given = {name: value for name, value in options.items() if value is not None}
-    if mix and given:
-        raise click.UsageError(
-            f"--mix and --{next(iter(given)).strip('_').replace('_', '-')}; allowed: one of them"
-        )
-    if not mix and "model" not in given:
-        raise click.UsageError("neither --model nor --mix; allowed: one of them")
     with _explained():
-        parts = prepare(load_mix(mix) if mix else parse_mix(_entry(given), "options"), for_s)
+        parts = prepare(_entries(mix, given), for_s)
         click.echo(json.dumps(_play(settings, parts, results), indent=2))
 
 
@@ -153,6 +161,46 @@ def make(file: Path, shape: str, seed: int, for_s: float, rate: float | None) ->
     click.echo(f"{file}: {len(trace)} requests over {trace.period_s} s", err=True)
 
 
+@command.command()
+@click.argument("file", type=FILE)
+@click.option("--batch", type=FILE, help="Write the day's batch work too, on and off, to this file.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--for",
+    "for_s",
+    type=Range(min=DAY_BARS),
+    default=86_400.0,
+    show_default=True,
+    help="Seconds the day lasts.",
+)
+@click.option("--rate", type=ABOVE_ZERO, help="Mean requests/s of each file, instead of the shapes' own.")
+@click.option("--json", "as_json", is_flag=True, help="Figures as JSON instead of the drawing.")
+def day(  # noqa: PLR0913  # one parameter an option
+    *, file: Path, batch: Path | None, seed: int, for_s: float, rate: float | None, as_json: bool
+) -> None:
+    """Write the built-in day to FILE (.parquet, .csv or .jsonl), and draw it.
+
+    Night to noon 20 times, a flash crowd at 18:00 that rises within 20 minutes (ServeGen, arXiv 2505.09999;
+    Azure code, May 2024), lengths of Azure's conversations (2023); batch work on and off (ServeGen). What is
+    assumed stands in docs/traffic.md. Played in ten minutes it is the same curve, 144 times sooner.
+
+    \b
+    Example:
+      trimtab traffic day day.parquet --batch batch.parquet --seed 7 --for 600 --rate 20
+    """
+    if file == batch:
+        raise click.UsageError(f"FILE and --batch are both {file}; allowed: two files")
+    files = {"day": file} | ({} if batch is None else {"batch": batch})
+    with _explained():
+        traces = {shape: seeded_trace(SHAPES[shape], for_s, seed, rate) for shape in files}
+        for shape, trace in traces.items():
+            write_trace(trace, files[shape])
+    if as_json:
+        click.echo(json.dumps({shape: describe(trace) for shape, trace in traces.items()}, indent=2))
+    else:
+        click.echo(drawn_day(traces))
+
+
 def _gateway(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
@@ -171,10 +219,21 @@ _KEYS = {
 """Options that stand in a mix's entry as they are."""
 
 
+def _entries(mix: Path | None, given: dict[str, Any]) -> list[Entry]:
+    """What to play: a mix, or the options `given` in its place. A seed goes with both."""
+    if mix is None:
+        if "model" not in given:
+            raise click.UsageError("neither --model nor --mix; allowed: one of them")
+        return parse_mix(_entry(given), "options")
+    if other := next((name for name in given if name != "seed"), None):
+        raise click.UsageError(f"--mix and --{other.strip('_').replace('_', '-')}; allowed: one of them")
+    return with_seed(load_mix(mix), given.get("seed", 0))
+
+
 def _entry(given: dict[str, Any]) -> str:
     """The options as a mix of one entry, so that both are checked by one form."""
     entry: dict[str, Any] = {key: given[option] for option, key in _KEYS.items() if option in given}
-    if seeded := {name: given[name] for name in ("shape", "seed") if name in given}:
+    if seeded := {name: given[name] for name in ("shape", "seed", "rate", "steady") if name in given}:
         entry["seeded"] = seeded
     if "peak_rate" in given:
         entry["peak"] = {"capacity": given["peak_rate"], "share": 1.0}
@@ -194,7 +253,7 @@ def _explained() -> Iterator[None]:
 
 def _play(settings: Settings, parts: list[Part], path: Path | None) -> dict[str, Any]:
     """Play it and sum it up. Raises OSError where the results cannot be written."""
-    schedule = merged([(part.model, part.played.trace) for part in parts])
+    schedule = merged([(part.model, part.played.trace) for part in parts], [part.client for part in parts])
     results: list[Result] = []
     with _written(path) as write, _shown(len(schedule)) as show:
         player = Player(settings, schedule, lambda result: _each(result, results.append, write, show))

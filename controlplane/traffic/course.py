@@ -42,6 +42,11 @@ def swing(depth: float) -> Course:
 SLOW_SWING = swing(0.3)
 
 
+def steady(at: Floats) -> Floats:
+    """The same from the first moment to the last: a crowd that is there at once."""
+    return np.ones_like(at)
+
+
 def day(at: Floats) -> Floats:
     """A day with a flash crowd in its evening."""
     return diurnal(at) + FLASH_HEIGHT * flash(at)

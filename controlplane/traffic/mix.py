@@ -10,6 +10,8 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from controlplane.traffic.client import Client, Retry
+from controlplane.traffic.course import steady
 from controlplane.traffic.readers import read_trace
 from controlplane.traffic.scale import (
     MAX_COPIES,
@@ -43,11 +45,13 @@ class _Closed(BaseModel):
 
 
 class SeededForm(_Closed):
-    """A trace to be drawn; see `seeded.SHAPES`. `rate` in requests/s, None: the shape's own."""
+    """A trace to be drawn; see `seeded.SHAPES`. `rate` in requests/s, None: the shape's own; `steady`: it
+    is the same from the first second to the last, and not by the shape's course."""
 
     shape: Literal["chat", "code", "mixed", "reason", "day", "batch"] = "chat"
     seed: Annotated[int, Field(ge=0)] = 0
     rate: Positive | None = None
+    steady: bool = False
 
 
 class CostForm(_Closed):
@@ -73,9 +77,19 @@ class PeakForm(_Closed):
     cost: CostForm = CostForm(request=1.0)
 
 
+class RetryForm(_Closed):
+    """The parts of `client.Retry`: up to `attempts` of each request, at least `wait_s` seconds apart."""
+
+    attempts: Annotated[int, Field(ge=1, le=100)]
+    wait_s: Annotated[float, Field(ge=0, le=3600)] = 1.0
+
+
 class Entry(_Closed):
     """One model's traffic: from `trace` or `seeded` (neither: the `chat` shape), scaled by `copies` or
-    to `peak` (neither: as it is), from second `from` on (absent: around the busiest `peak_window_s`)."""
+    to `peak` (neither: as it is), from second `from` on (absent: around the busiest `peak_window_s`).
+
+    Its client sends each request once, or comes back as `retry` says; `hash`: it names its attempts and
+    hashes what it got."""
 
     model: Annotated[str, Field(min_length=1)]
     trace: Path | None = None
@@ -87,6 +101,8 @@ class Entry(_Closed):
     max_context: Annotated[int, Field(ge=2, le=2 * MAX_TOKENS)] | None = None
     jitter_s: NotNegative = 0.0
     scale_seed: Annotated[int, Field(ge=0)] = 0
+    retry: RetryForm | None = None
+    hashed: Annotated[bool, Field(alias="hash")] = False
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:
@@ -95,15 +111,23 @@ class Entry(_Closed):
                 raise ValueError(f"{one} and {other}; allowed: one of them")
         return self
 
+    @property
+    def client(self) -> Client:
+        """Who sends it."""
+        retry = Retry() if self.retry is None else Retry(self.retry.attempts, self.retry.wait_s)
+        return Client(retry, self.hashed)
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One model's traffic, ready. `source`: the file, or `seeded`; `clipped`: requests cut to the context."""
+    """One model's traffic, ready. `source`: the file, or `seeded`; `clipped`: requests cut to the context;
+    `client`: who sends it."""
 
     model: str
     source: str
     played: Played
     clipped: int
+    client: Client
 
     def report(self) -> dict[str, object]:
         """How the traffic came about, for the report that shows its results."""
@@ -119,6 +143,7 @@ class Part:
             "clipped": self.clipped,
             "peak": round(played.peak, 6),
             "target": played.target,
+            "attempts": self.client.retry.attempts,
         }
 
 
@@ -140,6 +165,18 @@ def parse_mix(text: str | bytes, where: str) -> list[Entry]:
         return TypeAdapter(Annotated[list[Entry], Field(min_length=1)]).validate_json(text)
     except ValidationError as error:
         raise MixError([_sentence(where, problem) for problem in error.errors()]) from error
+
+
+def with_seed(entries: Sequence[Entry], seed: int) -> list[Entry]:
+    """The entries; those whose traffic is drawn, and by no seed of their own, draw it by `seed`."""
+    return [_with_seed(entry, seed) for entry in entries]
+
+
+def _with_seed(entry: Entry, seed: int) -> Entry:
+    form = entry.seeded or SeededForm()
+    if entry.trace is not None or "seed" in form.model_fields_set:
+        return entry
+    return entry.model_copy(update={"seeded": form.model_copy(update={"seed": seed})})
 
 
 def prepare(entries: Sequence[Entry], for_s: float) -> list[Part]:
@@ -164,19 +201,21 @@ def _part(entry: Entry, for_s: float) -> Part:
         trace = jittered(trace, entry.jitter_s, entry.scale_seed)
     played = _scaled(entry, trace, for_s)
     cut, clipped = _clipped(entry, played.trace)
-    return Part(entry.model, _source(entry), replace(played, trace=cut), clipped)
+    return Part(entry.model, _source(entry), replace(played, trace=cut), clipped, entry.client)
 
 
 def _trace(entry: Entry, for_s: float) -> Trace:
     if entry.trace is not None:
         return read_trace(entry.trace)
     form = entry.seeded or SeededForm()
-    return seeded_trace(SHAPES[form.shape], for_s, form.seed, form.rate)
+    shape = replace(SHAPES[form.shape], course=steady) if form.steady else SHAPES[form.shape]
+    return seeded_trace(shape, for_s, form.seed, form.rate)
 
 
 def _source(entry: Entry) -> str:
     form = entry.seeded or SeededForm()
-    return str(entry.trace) if entry.trace else f"seeded {form.shape}, seed {form.seed}"
+    drawn = f"seeded {form.shape}, seed {form.seed}{', steady' if form.steady else ''}"
+    return str(entry.trace) if entry.trace else drawn
 
 
 def _scaled(entry: Entry, trace: Trace, for_s: float) -> Played:

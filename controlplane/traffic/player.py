@@ -8,10 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import aiohttp
+import numpy as np
 
-from controlplane.traffic.call import INSTANCE_HEADER, PATH, Stream, Verdict, body, verdict
+from controlplane.traffic.call import (
+    INSTANCE_HEADER,
+    PATH,
+    REQUEST_HEADER,
+    Stream,
+    Verdict,
+    body,
+    request_id,
+    verdict,
+)
 from controlplane.traffic.results import Outcome, Result
 from controlplane.traffic.schedule import Request, Schedule
+from controlplane.traffic.text import Text
 
 KEEP_ALIVE_S = 4.0
 """Idle connections are dropped before a gateway drops them, so that no request meets a closing one."""
@@ -26,13 +37,15 @@ class Settings:
     """How to play. Times in seconds.
 
     `url` of the gateway, without a path. After `for_s` nothing more is sent, and open requests have
-    `grace_s` to end. `timeout_s` bounds one request; it is long, since long answers are.
+    `grace_s` to end. `timeout_s` bounds one attempt; it is long, since long answers are. From `seed` come
+    the chance in the waits between attempts, and the attempts' names.
     """
 
     url: str
     for_s: float
     grace_s: float = 30.0
     timeout_s: float = 900.0
+    seed: int = 0
 
 
 @dataclass(slots=True)
@@ -94,15 +107,26 @@ class Player:
             await asyncio.sleep(delay)
 
     async def _one(self, session: aiohttp.ClientSession, request: Request) -> None:
-        call = _Call(request, sent=_now())
+        call = _Call(request, self.settings.seed, sent=_now())
         try:
-            judged = await call.run(session, self.settings.url + PATH)
+            judged = await self._attempts(session, call)
         except asyncio.CancelledError:
             if not self._cut:
                 raise
-            judged = Verdict(Outcome.UNFINISHED, error="open when the play was stopped")
-        self.reads += call.stream.reads
+            judged = call.broken or Verdict(Outcome.UNFINISHED, error="open when the play was stopped")
         self.sink(call.result(judged, self._start, self.started_at))
+
+    async def _attempts(self, session: aiohttp.ClientSession, call: _Call) -> Verdict:
+        """Try until an attempt is final, and answer its verdict."""
+        while True:
+            try:
+                judged = await call.attempt(session, self.settings.url + PATH)
+            finally:
+                self.reads += call.stream.reads
+            if call.final(judged):
+                return judged
+            call.broken = judged
+            await asyncio.sleep(call.pause_s(judged))
 
     async def _probe(self) -> None:
         while True:
@@ -113,17 +137,29 @@ class Player:
 
 @dataclass(slots=True)
 class _Call:
-    """One request under way: what is known of it so far, whatever ends it."""
+    """One request under way: what is known of it so far, whatever ends it.
+
+    `stream`, `status`, `instance` and `name` are the latest attempt's. `broken`: the verdict on it, while
+    the next one is waited for.
+    """
 
     request: Request
+    seed: int
     sent: float
+    attempts: int = 0
     stream: Stream = field(default_factory=Stream)
     status: int | None = None
     instance: str | None = None
+    name: str | None = None
+    broken: Verdict | None = None
 
-    async def run(self, session: aiohttp.ClientSession, url: str) -> Verdict:
+    async def attempt(self, session: aiohttp.ClientSession, url: str) -> Verdict:
+        self._begin()
+        headers = {} if self.name is None else {REQUEST_HEADER: self.name}
         try:
-            async with session.post(url, data=body(self.request), allow_redirects=False) as answer:
+            async with session.post(
+                url, data=body(self.request), headers=headers, allow_redirects=False
+            ) as answer:
                 self.status, self.instance = answer.status, answer.headers.get(INSTANCE_HEADER)
                 async for chunk in answer.content.iter_any():
                     self.stream.feed(chunk, _now() - self.sent)
@@ -131,10 +167,26 @@ class _Call:
         except TimeoutError:
             return Verdict(Outcome.FAILED, error="timeout: no complete answer in time")
         except (aiohttp.ClientError, OSError) as error:
-            return Verdict(Outcome.FAILED, error=f"{type(error).__name__}: {error}")
+            return Verdict(Outcome.FAILED, error=f"{type(error).__name__}: {error}", again=True)
+
+    def _begin(self) -> None:
+        self.attempts += 1
+        self.status = self.instance = self.broken = None
+        if self.request.client.hashed:
+            self.stream, self.name = Stream(Text()), request_id(self.request, self.seed, self.attempts)
+        else:
+            self.stream = Stream()
+
+    def final(self, judged: Verdict) -> bool:
+        return not judged.again or self.attempts >= self.request.client.retry.attempts
+
+    def pause_s(self, judged: Verdict) -> float:
+        """The same for the same seed, whatever the other requests do meanwhile."""
+        luck = np.random.default_rng((self.seed, self.request.number, self.attempts)).random()
+        return self.request.client.retry.pause_s(judged.after_s, luck)
 
     def result(self, judged: Verdict, start: float, start_at: float) -> Result:
-        sent_s = self.sent - start
+        sent_s, text = self.sent - start, self.stream.text
         return Result(
             sent_s=sent_s,
             sent_at=start_at + sent_s,
@@ -149,6 +201,9 @@ class _Call:
             prompt_tokens=self.request.prompt_tokens,
             output_tokens=self.request.output_tokens,
             error=judged.error,
+            attempts=self.attempts,
+            sha256=text.sha256() if text is not None and judged.outcome is Outcome.OK else None,
+            request_id=self.name,
         )
 
 

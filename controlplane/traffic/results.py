@@ -11,7 +11,7 @@ from typing import TextIO
 
 
 class Outcome(StrEnum):
-    """How a request ended, as its caller sees it."""
+    """How a request ended, as its caller sees it: how its last attempt did."""
 
     OK = "ok"  # the whole answer, with the wanted tokens
     REFUSED = "refused"  # 429 or 503 with Retry-After: a limit said no
@@ -21,12 +21,16 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One request. Absent figures are None, never zero.
+    """One request, however often it was tried. Absent figures are None, never zero.
 
     `sent_s` seconds from the play's start by the monotonic clock, `sent_at` the same in epoch
     seconds; `lateness_s` how long after its due time it was sent, which neither `ttft_s` (first
     content byte) nor `total_s` (end of the answer, or of the attempt) includes. `instance` is who
     answered, by the `x-twin-instance` header. `tokens` came, `output_tokens` were wanted.
+
+    `attempts` (>= 1) were made; all but the last were given up. Times count from the first one's start,
+    waits included; `status`, `instance`, `tokens`, `error` are the last one's. `sha256` (hex) of the text
+    of a whole answer and `request_id` of the last attempt, where they were asked for.
     """
 
     sent_s: float
@@ -42,6 +46,9 @@ class Result:
     prompt_tokens: int
     output_tokens: int
     error: str | None
+    attempts: int = 1
+    sha256: str | None = None
+    request_id: str | None = None
 
 
 _FIELDS = tuple(field.name for field in fields(Result))

@@ -111,7 +111,8 @@ def seeded_trace(shape: Shape, seconds: float, seed: int, rate: float | None = N
         raise ValueError(
             f"no request in {seconds:g} s at {rate or shape.rate:g} requests/s; allowed: more of both"
         )
-    return Trace(arrival, shape.prompt.draw(random, arrival.size), shape.output.draw(random, arrival.size))
+    prompt, output = (part.draw(random, arrival.size) for part in (shape.prompt, shape.output))
+    return Trace(arrival, prompt, output, seconds)
 
 
 def _arrivals(random: np.random.Generator, shape: Shape, seconds: float, rate: float) -> Floats:

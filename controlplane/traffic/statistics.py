@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypedDict
 
 import numpy as np
@@ -11,6 +12,7 @@ from controlplane.traffic.scale import load_by_second, peak_offered
 from controlplane.traffic.trace import Ints, Trace
 
 BARS = "▁▂▃▄▅▆▇█"
+DAY_BARS = 72
 
 
 class TokenQuantiles(TypedDict):
@@ -53,6 +55,20 @@ def sparkline(trace: Trace, width: int = 60) -> str:
     load = load_by_second(trace)
     sums = np.array([part.mean() for part in np.array_split(load, min(width, load.size))])
     return "".join(BARS[level] for level in _levels(sums))
+
+
+def drawn_day(traces: Mapping[str, Trace]) -> str:
+    """Each trace's name, mean and busiest rates, and its course: a day long, however long it is, with a bar
+    for twenty minutes, from no requests to its own busiest. The hours stand below."""
+    lines = [f"{name}: {_rates(trace)}\n{sparkline(trace, DAY_BARS)}" for name, trace in traces.items()]
+    hours = "".join(f"{hour:02}:00".ljust(DAY_BARS // 4) for hour in range(0, 24, 6))
+    return "\n".join([*lines, f"{hours}24:00"])
+
+
+def _rates(trace: Trace) -> str:
+    return (
+        f"{len(trace) / trace.period_s:.2f} requests/s, {peak_offered(trace, 60):.2f} in the busiest minute"
+    )
 
 
 def _levels(sums: npt.NDArray[np.float64]) -> list[int]:

@@ -31,7 +31,11 @@ class Latency(TypedDict):
 
 
 class Counts(TypedDict):
-    """Each request once: `sent` is the sum of the others. `faulted` failed by an ordered fault."""
+    """Each request once: `sent` is the sum of `ok` to `unfinished`. `faulted` failed by an ordered fault.
+
+    `retried` counts attempts, not requests: those that a client gave up and made again. None of them is in
+    the other counts, whatever it broke by.
+    """
 
     sent: int
     ok: int
@@ -39,6 +43,7 @@ class Counts(TypedDict):
     failed: int
     faulted: int
     unfinished: int
+    retried: int
 
 
 class PhaseReport(TypedDict):
@@ -80,7 +85,7 @@ def quantiles(values: Iterable[float]) -> Quantiles:
 
 
 def latency(results: Sequence[Result]) -> Latency:
-    """Latency of what ended `ok`, from the moment it was sent."""
+    """Latency of what ended `ok`, from the moment it was first sent."""
     good = [result for result in results if result.outcome is Outcome.OK]
     return {
         "total_s": quantiles(result.total_s for result in good),
@@ -94,8 +99,8 @@ def counts(
     """Requests by outcome, with those that an ordered fault broke taken out of `failed`.
 
     A failure whose answer names the faulty slot is the fault's. One that names nobody and overlaps a
-    fault on its model is the fault's only as far as the twin's own count of `broken` requests goes
-    (None: not known, and then none of them is).
+    fault on its model is the fault's only as far as the twin's own count of `broken` requests goes, less
+    the attempts on that model that clients gave up meanwhile (None: not known, and then none of them is).
     """
     by = Counter(result.outcome for result in results)
     faulted = _faulted(results, faults, broken)
@@ -106,6 +111,7 @@ def counts(
         "failed": by[Outcome.FAILED] - faulted,
         "faulted": faulted,
         "unfinished": by[Outcome.UNFINISHED],
+        "retried": sum(result.attempts - 1 for result in results),
     }
 
 
@@ -134,7 +140,13 @@ def _faulted(results: Sequence[Result], faults: Sequence[OrderedFault], broken: 
     failed = [result for result in results if result.outcome is Outcome.FAILED]
     named = sum(any(_by_name(result, fault) for fault in faults) for result in failed)
     nameless = sum(any(_by_model(result, fault) for fault in faults) for result in failed)
-    return named + min(nameless, max(0, (broken or 0) - named))
+    return named + min(nameless, max(0, (broken or 0) - named - _given_up(results, faults)))
+
+
+def _given_up(results: Sequence[Result], faults: Sequence[OrderedFault]) -> int:
+    """Attempts that a fault may have broken and their client made again: the twin counts them as broken."""
+    met = [result for result in results if any(_met(result, fault) for fault in faults)]
+    return sum(result.attempts - 1 for result in met)
 
 
 def _by_name(result: Result, fault: OrderedFault) -> bool:
@@ -142,7 +154,11 @@ def _by_name(result: Result, fault: OrderedFault) -> bool:
 
 
 def _by_model(result: Result, fault: OrderedFault) -> bool:
-    return result.instance is None and fault.model in (None, result.model) and _overlap(result, fault)
+    return result.instance is None and _met(result, fault)
+
+
+def _met(result: Result, fault: OrderedFault) -> bool:
+    return fault.model in (None, result.model) and _overlap(result, fault)
 
 
 def _overlap(result: Result, fault: OrderedFault) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -36,11 +37,13 @@ class Trace:
     """Requests in order of arrival, as parallel arrays of one length n >= 1. Read-only.
 
     `arrival_s` float64, seconds from the trace's start; `prompt_tokens`, `output_tokens` int64, >= 1.
+    `lasts_s`: how long it is where that is known; a file says only when its last request came.
     """
 
     arrival_s: Floats
     prompt_tokens: Ints
     output_tokens: Ints
+    lasts_s: float = 0.0
 
     def __post_init__(self) -> None:
         for array in (self.arrival_s, self.prompt_tokens, self.output_tokens):
@@ -51,12 +54,13 @@ class Trace:
 
     @property
     def period_s(self) -> int:
-        """Whole seconds after which the trace may repeat: the first above its last arrival."""
-        return int(self.arrival_s[-1]) + 1
+        """Whole seconds after which the trace may repeat: its length, or the first above its last arrival."""
+        return max(int(self.arrival_s[-1]) + 1, math.ceil(self.lasts_s))
 
     def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Self:
         """The requests at `index` (positions or a mask), in that order."""
-        return type(self)(self.arrival_s[index], self.prompt_tokens[index], self.output_tokens[index])
+        arrays = (self.arrival_s[index], self.prompt_tokens[index], self.output_tokens[index])
+        return type(self)(*arrays, self.lasts_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,11 +19,17 @@ SLOT = "chat-8b-03"
 
 @dataclass
 class Stub:
-    """What the server has seen. While `release` is unset, model `held` gets no answer."""
+    """What the server has seen. While `release` is unset, model `held` gets no answer.
+
+    A model named `cut,down,ok` is cut at a request's first attempt, down at its second, and ok from then
+    on; requests are told apart by their prompt's length.
+    """
 
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     raw: list[bytes] = field(default_factory=list)
+    names: list[str | None] = field(default_factory=list)
+    attempts: Counter[tuple[str, int]] = field(default_factory=Counter)
     open_now: int = 0
     open_most: int = 0
     release: asyncio.Event = field(default_factory=asyncio.Event)
@@ -32,12 +39,19 @@ class Stub:
         asked = json.loads(raw)
         self.raw.append(raw)
         self.bodies.append(asked)
+        self.names.append(request.headers.get("x-request-id"))
         self.open_now += 1
         self.open_most = max(self.open_most, self.open_now)
         try:
-            return await ANSWERS.get(asked["model"], _unknown)(self, request, asked)
+            return await ANSWERS.get(self._kind(asked), _unknown)(self, request, asked)
         finally:
             self.open_now -= 1
+
+    def _kind(self, asked: dict[str, Any]) -> str:
+        kinds = asked["model"].split(",")
+        attempt = self.attempts[asked["model"], asked["prompt_tokens"]]
+        self.attempts[asked["model"], asked["prompt_tokens"]] += 1
+        return str(kinds[min(attempt, len(kinds) - 1)])
 
 
 def application(stub: Stub) -> web.Application:
@@ -161,6 +175,15 @@ async def _refused(stub: Stub, request: web.Request, asked: dict[str, Any]) -> w
     return web.json_response({"error": "queue is full"}, status=503, headers={"Retry-After": "1"})
 
 
+async def _busy(stub: Stub, request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+    """Refused, and welcome at once."""
+    return web.json_response({"error": "queue is full"}, status=503, headers={"Retry-After": "0"})
+
+
+async def _garbled(stub: Stub, request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+    return await _stream(request, delta(content="a"), b"data: {half\n\n", usage(asked["max_tokens"]), DONE)
+
+
 async def _limited(stub: Stub, request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
     return web.json_response({"error": "rate limit"}, status=429, headers={"Retry-After": "1"})
 
@@ -193,6 +216,8 @@ ANSWERS: dict[str, Callable[[Stub, web.Request, dict[str, Any]], Awaitable[web.S
     "cut": _cut,
     "reset": _reset,
     "refused": _refused,
+    "busy": _busy,
+    "garbled": _garbled,
     "limited": _limited,
     "down": _down,
     "broken": _broken,

@@ -19,6 +19,7 @@ from controlplane.traffic.course import (
     diurnal,
     flash,
     on_off,
+    steady,
     swing,
 )
 from controlplane.traffic.seeded import SHAPES, seeded_trace
@@ -40,7 +41,7 @@ def test_a_flash_crowd_is_not_there_before_whole_twenty_minutes_later_and_half_a
     assert flash(moments) == pytest.approx([0.0, 1.0, 0.5])
 
 
-@pytest.mark.parametrize("course", [day, diurnal, flash, on_off, swing(0.3), swing(1.0)])
+@pytest.mark.parametrize("course", [day, diurnal, flash, on_off, steady, swing(0.3), swing(1.0)])
 @given(at=st.floats(0.0, 1.0))
 def test_a_rate_is_never_negative(course, at: float) -> None:  # type: ignore[no-untyped-def]
     assert course(np.array([at]))[0] >= 0.0

@@ -24,7 +24,7 @@ def schedule(*models: str, tokens: int = 8) -> Schedule:
     return merged([(model, one) for model in models])
 
 
-def player(stub: Stub, plan: Schedule, sink: Callable[[Result], None], **settings: float) -> Player:
+def player(stub: Stub, plan: Schedule, sink: Callable[[Result], None], **settings: Any) -> Player:
     return Player(Settings(stub.url, **{"for_s": 0.0, "grace_s": 30.0, **settings}), plan, sink)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controlplane.traffic.seeded import SHAPES, seeded_trace
 from controlplane.traffic.statistics import describe, sparkline
@@ -59,6 +61,17 @@ def test_lengths_are_at_least_one_and_within_the_published_maximum(shape: str) -
     assert trace.output_tokens.min() >= 1
     assert trace.prompt_tokens.max() <= SHAPES[shape].prompt.longest
     assert trace.arrival_s[-1] <= 600
+
+
+@given(st.sampled_from(sorted(SHAPES)), st.floats(60, 2000), st.integers(0, 50))
+def test_a_seeded_trace_repeats_after_the_length_it_was_drawn_for(
+    shape: str, seconds: float, seed: int
+) -> None:
+    """Whenever its last request came, and whichever of them are taken."""
+    trace = seeded_trace(SHAPES[shape], seconds, seed)
+    assert trace.arrival_s[-1] <= seconds
+    assert trace.period_s == trace.take(trace.arrival_s < trace.arrival_s[0] + 1e-9).period_s
+    assert trace.period_s == int(np.ceil(seconds))
 
 
 def test_a_rate_that_draws_nothing_is_refused() -> None:

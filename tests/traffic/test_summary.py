@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,30 @@ def test_each_request_counts_once() -> None:
     found = counts(
         [OK, FAILED, replace(OK, outcome=Outcome.REFUSED), replace(OK, outcome=Outcome.UNFINISHED)]
     )
-    assert found == {"sent": 4, "ok": 1, "refused": 1, "failed": 1, "faulted": 0, "unfinished": 1}
+    by_outcome = {"ok": 1, "refused": 1, "failed": 1, "faulted": 0, "unfinished": 1}
+    assert found == {"sent": 4, **by_outcome, "retried": 0}
+
+
+@st.composite
+def results(draw: st.DrawFn) -> list[Result]:
+    """Requests that ended in any way, after any number of attempts."""
+    ended = st.tuples(st.sampled_from(Outcome), st.integers(1, 9), st.sampled_from(["chat-8b-03", None]))
+    return [
+        replace(OK, outcome=outcome, attempts=attempts, instance=instance, sent_at=1000.0 + at)
+        for at, (outcome, attempts, instance) in enumerate(draw(st.lists(ended, max_size=30)))
+    ]
+
+
+@given(results(), st.none() | st.integers(0, 9))
+def test_attempts_that_were_given_up_are_in_no_other_count(found: list[Result], broken: int | None) -> None:
+    counted = counts(found, [FAULT], broken)
+    parts = [counted[name] for name in ("ok", "refused", "failed", "faulted", "unfinished")]
+    assert sum(parts) == counted["sent"] == len(found)
+    assert min(parts) >= 0
+    assert counted["retried"] == sum(result.attempts for result in found) - len(found) >= 0
+    once = [replace(result, attempts=1) for result in found]
+    assert counts(once) == {**counts(found), "retried": 0}
+    assert counts(once, [FAULT], broken)["faulted"] >= counted["faulted"]
 
 
 @pytest.mark.parametrize(
@@ -66,6 +90,16 @@ def test_nameless_failures_are_a_fault_s_only_as_far_as_the_twin_s_own_count_goe
     results = [FAILED, NAMELESS, NAMELESS, replace(NAMELESS, model="eval-8b")]
     assert counts(results, [FAULT], broken)["faulted"] == faulted
     assert counts(results, [FAULT], broken)["failed"] == 4 - faulted
+
+
+def test_an_attempt_that_was_given_up_excuses_no_other_request() -> None:
+    """The twin counted it as broken, and its client made it again."""
+    again = replace(OK, attempts=2)
+    assert counts([OK, NAMELESS, NAMELESS], [FAULT], 2)["faulted"] == 2
+    assert counts([again, NAMELESS, NAMELESS], [FAULT], 2)["faulted"] == 1
+    assert counts([again, FAILED], [FAULT], 1)["faulted"] == 1, "its answer names the slot"
+    elsewhere = replace(again, model="eval-8b")
+    assert counts([elsewhere, NAMELESS, NAMELESS], [FAULT], 2)["faulted"] == 2
 
 
 def test_a_fault_without_an_end_lasts() -> None:
@@ -114,6 +148,17 @@ def test_results_are_read_back_as_written_and_a_half_line_waits(tmp_path: Path) 
         write(NAMELESS)
         file.write('{"sent_s": 3.')
     assert read_results(path) == [OK, NAMELESS]
+
+
+def test_a_file_from_before_clients_came_back_is_still_read(tmp_path: Path) -> None:
+    """Each of its requests was tried once, and nobody hashed its text."""
+    path = tmp_path / "results.jsonl"
+    row = asdict(OK)
+    for name in ("attempts", "sha256", "request_id"):
+        del row[name]
+    path.write_text(json.dumps(row) + "\n")
+    [result] = read_results(path)
+    assert (result.attempts, result.sha256, result.request_id) == (1, None, None)
 
 
 @pytest.mark.parametrize("line", ["{}", "[]", "7", "nonsense", '{"outcome": "grand"}'])
