@@ -14,7 +14,9 @@ from controlplane.domain.explanation import Clamp, Explanation, Input, Proposal,
 from controlplane.domain.fleet import Life
 from controlplane.domain.ids import DecisionId
 from controlplane.domain.moves.site import WORDS as MOVE_WORDS
+from controlplane.domain.moves.step import MOVES
 from controlplane.domain.moves.step import WORDS as PLACEMENT_WORDS
+from controlplane.domain.moves.step import Code as Placement
 from controlplane.domain.plan import Action, ActionKind, Decision, Outcome
 from controlplane.domain.policy import Mode
 from controlplane.domain.readings import Cause
@@ -174,6 +176,8 @@ def _order(action: Action) -> str:
     name = slot(action.instance or "")
     if action.kind is ActionKind.ADOPT:
         return f"adopt {name}"
+    if action.kind is ActionKind.CLOSE:
+        return f"close {name}"
     if action.level == Life.ASLEEP.level:
         return f"put {name} to sleep"
     if action.level == Life.GONE.level:
@@ -183,6 +187,8 @@ def _order(action: Action) -> str:
 
 def _verb(decision: Decision) -> str:
     explanation = decision.explanation
+    if explanation.deciding == MOVES or explanation.code == Placement.EVICTED:
+        return _moving(decision)
     if decision.outcome is Outcome.FAILED or explanation.code == coverage.Code.NO_SIZE:
         return "is left alone"
     if explanation.before is None or explanation.after is None:
@@ -195,6 +201,14 @@ def _verb(decision: Decision) -> str:
     if decision.outcome is Outcome.HELD:
         return "is held, no shrinking"
     return _stays(explanation)
+
+
+def _moving(decision: Decision) -> str:
+    """Nothing new about its number: it gives up GPUs, or goes on with what was decided before."""
+    if decision.explanation.code == Placement.EVICTED:
+        return "makes room"
+    more = len(decision.actions) - 1
+    return f"goes on moving ({_order(decision.actions[-1])}{f' and {more} more' if more else ''})"
 
 
 def _mood(mode: Mode, verb: str) -> str:
@@ -219,9 +233,6 @@ def _weights_verb(decision: Decision) -> str:
         return f"is held, weights frozen{mended},"
     if not decision.actions:
         return "keeps its weights"
-    if all(action.kind in _ORDERS for action in decision.actions):
-        more = len(decision.actions) - 1
-        return f"goes on with its moves ({_order(decision.actions[-1])}{f' and {more} more' if more else ''})"
     if changed is None:
         return f"changes {number(len(decision.actions), 'levels')} at its gateways ({_first(decision)})"
     return f"{_sends(changed)}{_and_others(decision, changed)}"

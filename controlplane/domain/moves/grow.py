@@ -98,7 +98,8 @@ def _cold(site: Site, pool: PoolName) -> Iterator[_Seat]:
         return node.pool is None, policy.model not in node.models, site.floor.free(node.node_id), node.node_id
 
     for node in sorted(nodes, key=rank):
-        yield from (_Seat(place, None) for place in blocks(node, policy.tp))
+        places = sorted(blocks(node, policy.tp), key=lambda place: len(site.floor.blockers(place)))
+        yield from (_Seat(place, None) for place in places)
 
 
 def _may_take(site: Site, draft: Draft, pool: PoolName, place: Place) -> bool:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controlplane.domain.explanation import Explanation, Step, Vote
-from controlplane.domain.moves.step import ID, Moved
+from controlplane.domain.moves.step import ID, MOVES, Moved
 from controlplane.domain.plan import Action, ActionKind, Decision, Outcome
-
-MOVES = "moves"
-"""The rule that stands for a move under way, where nothing else was decided."""
 
 
 def with_moves(decision: Decision, moved: Moved) -> Decision:
@@ -26,7 +23,8 @@ def with_moves(decision: Decision, moved: Moved) -> Decision:
     told = replace(decision.explanation, steps=(*decision.explanation.steps, *steps))
     if decision.actions or not actions:
         return replace(decision, actions=(*decision.actions, *actions), explanation=told)
-    return replace(decision, outcome=Outcome.CHANGE, actions=actions, explanation=_going_on(told, actions))
+    why = _making_room(told, steps) if steps else _going_on(told, actions)
+    return replace(decision, outcome=Outcome.CHANGE, actions=actions, explanation=why)
 
 
 def _achieved(
@@ -40,6 +38,11 @@ def _achieved(
         return done
     stopped = replace(told, deciding=ID, code=steps[0].code)
     return replace(done, outcome=Outcome.NOTHING_TO_DO, explanation=stopped)
+
+
+def _making_room(told: Explanation, steps: tuple[Step, ...]) -> Explanation:
+    """Nothing was decided for the pool itself: another one takes its GPUs."""
+    return replace(told, deciding=steps[-1].rule, code=steps[-1].code)
 
 
 def _going_on(told: Explanation, actions: tuple[Action, ...]) -> Explanation:

@@ -22,6 +22,8 @@ from controlplane.domain.rules.base import figure
 from controlplane.domain.state import Move
 
 ID = "placement"
+MOVES = "moves"
+"""The rule that stands for a move under way, where nothing else was decided."""
 
 
 class Code(StrEnum):
@@ -38,8 +40,8 @@ WORDS: Mapping[str, str] = {
     Code.FOUND: "{wake} wake, {start.plain} start and {stay.plain} stay",
     Code.SHORT: "there is room for {found.plain} of {wanted}, and {missing} are missing",
     Code.LEAVES: "{leaves} leave",
-    Code.BUDGET: "{leaves} leave, and no more than {budget.plain} may be on their way out at a time",
-    Code.EVICTED: "{evicted} make room for {evicted.subject}",
+    Code.BUDGET: "{leaves} leave, and at most {budget.plain} more may be on their way out now",
+    Code.EVICTED: "{evicted.subject} has a higher priority and needs the GPUs of {evicted}",
 }
 
 
