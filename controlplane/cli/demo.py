@@ -17,7 +17,7 @@ from controlplane.demo.run import Watcher, perform, run_folder
 from controlplane.demo.stage import Wish
 from controlplane.demo.timeline import SHORTEST_S
 from controlplane.demo.watch import Lines, Picture, Sketch
-from controlplane.demo.write import conclude, introduction
+from controlplane.demo.write import conclude, introduction, writable
 from controlplane.ports import PortError
 from controlplane.twin.live.fleet import FLEETS
 
@@ -65,6 +65,8 @@ def command(  # noqa: PLR0913  # one parameter an option
     stop = _stopped_by_signals()
     wish = Wish(fleet, for_s, trace, seed, report.with_suffix(".db") if report else None)
     try:
+        if report is not None:
+            writable(report)
         with run_folder(keep) as folder, ExitStack() as stack:
             watcher = _watcher(stack, picture, live=not no_view)
             watcher.say(introduction(wish, folder))

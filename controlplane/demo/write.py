@@ -72,6 +72,25 @@ def assemble(played: Played) -> dict[str, Any]:
     }
 
 
+def writable(path: Path) -> None:
+    """Make the report's folder, and touch nothing else. Raises DemoError where it could not be written.
+
+    A device would be replaced like any file, and a report named `.db` would replace its own record.
+    """
+    if path.suffix == ".db":
+        raise DemoError(f"{path}: the record takes that name; allowed: another suffix, such as .json")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            raise DemoError(f"{path} cannot be written: is no plain file")
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except FileExistsError:
+        raise DemoError(f"{path} cannot be written: {path.parent} is no folder") from None
+    except OSError as error:
+        raise DemoError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
 def write(path: Path, report: Mapping[str, Any]) -> None:
     """Replace the file at once: a reader finds the old report or the new one. Raises DemoError."""
     try:
