@@ -33,7 +33,9 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--trace", type=FILE, help="Trace that drives chat-8b. Without it: seeded chat traffic.")
 @click.option("--fleet", type=click.Choice(sorted(FLEETS)), default="small", show_default=True)
-@click.option("--report", type=FILE, help="Write a JSON report, and keep the record beside it as .db.")
+@click.option(
+    "--report", type=FILE, help="Write a JSON report, and keep the record beside it as .db, a new file."
+)
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of all chance.")
 @click.option("--no-view", is_flag=True, help="Plain lines, also on a terminal.")
 @click.option(
