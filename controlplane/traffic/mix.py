@@ -125,6 +125,8 @@ class Part:
 def load_mix(path: Path) -> list[Entry]:
     """The entries in a JSON file; trace paths count from its folder. Raises MixError with all problems."""
     try:
+        if path.exists() and not path.is_file():  # opening a pipe waits for a writer
+            raise MixError([f"{path}: is no plain file, allowed: a file"])
         entries = parse_mix(path.read_bytes(), str(path))
     except OSError as error:
         raise MixError([f"{path}: {error.strerror or error}"]) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,13 @@ def test_what_is_no_mix_is_refused(text: str) -> None:
 def test_an_absent_mix_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(MixError, match="No such file"):
         load_mix(tmp_path / "none.json")
+
+
+def test_a_mix_that_is_a_pipe_a_device_or_a_folder_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", Path(os.devnull), tmp_path):
+        with pytest.raises(MixError, match=f"{place}: is no plain file, allowed: a file"):
+            load_mix(place)
 
 
 def test_the_problems_of_all_traces_come_together(tmp_path: Path) -> None:
