@@ -15,7 +15,7 @@ from controlplane.cli.numbers import Range
 from controlplane.demo.processes import DemoError
 from controlplane.demo.run import Watcher, perform, run_folder
 from controlplane.demo.stage import Wish
-from controlplane.demo.timeline import SHORTEST_S
+from controlplane.demo.timeline import LONGEST_S, SHORTEST_S
 from controlplane.demo.watch import Lines, Picture, Sketch
 from controlplane.demo.write import conclude, introduction, writable
 from controlplane.ports import PortError
@@ -28,7 +28,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--for",
     "for_s",
-    type=Range(min=SHORTEST_S),
+    type=Range(SHORTEST_S, LONGEST_S),
     help="Seconds from the first request on. Without it: the story takes 5 minutes, then it runs on.",
 )
 @click.option("--trace", type=FILE, help="Trace that drives chat-8b. Without it: seeded chat traffic.")

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from controlplane.cli.numbers import Range
-from controlplane.twin.live.faults import HELP, FaultKind
+from controlplane.twin.live.faults import DURATION_RANGE_S, HELP, FaultKind
 from controlplane.twin.live.fleet import FLEETS
 from controlplane.twin.live.serve import Settings, announce, serve
 
@@ -75,7 +75,7 @@ def serve_command(  # noqa: PLR0913  # one parameter an option
     help="Speed that is left, for slow and throttle (default 0.5).",
 )
 @click.option(
-    "--for", "for_s", type=Range(0, min_open=True), default=None, help="Seconds until it ends by itself."
+    "--for", "for_s", type=Range(*DURATION_RANGE_S), default=None, help="Seconds until it ends by itself."
 )
 @click.option("--clear", is_flag=True, help="End the instance's fault (give INSTANCE alone).")
 @click.option("--list", "show", is_flag=True, help="Show the faults in force.")

@@ -24,7 +24,7 @@ from controlplane.traffic.scale import (
     scaled,
 )
 from controlplane.traffic.seeded import SHAPES, seeded_trace
-from controlplane.traffic.trace import MAX_TOKENS, Trace, TraceError
+from controlplane.traffic.trace import MAX_ARRIVAL_S, MAX_TOKENS, Trace, TraceError
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -85,7 +85,7 @@ class Entry(_Closed):
     peak: PeakForm | None = None
     peak_window_s: Annotated[int, Field(ge=1)] = 60
     max_context: Annotated[int, Field(ge=2, le=2 * MAX_TOKENS)] | None = None
-    jitter_s: NotNegative = 0.0
+    jitter_s: Annotated[float, Field(ge=0, le=MAX_ARRIVAL_S)] = 0.0
     scale_seed: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")

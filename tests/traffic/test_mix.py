@@ -56,7 +56,7 @@ def test_models_are_merged_in_order_of_arrival() -> None:
 
 def test_everything_wrong_with_a_mix_is_said_at_once_with_its_place() -> None:
     text = mix(
-        {"model": "", "speed": 2},
+        {"model": "", "speed": 2, "jitter_s": 1e308},
         {"model": "m", "copies": -1, "seeded": {"shape": "chatty"}},
         {"model": "m", "peak": {"capacity": 0, "cost": {"prompt": 0}}},
         {"model": "m", "copies": 2, "peak": {"capacity": 1}},
@@ -68,6 +68,7 @@ def test_everything_wrong_with_a_mix_is_said_at_once_with_its_place() -> None:
     places = [problem.split(": ")[1] for problem in caught.value.problems]
     assert places == [
         "[0].model",
+        "[0].jitter_s",
         "[0].speed",
         "[1].seeded.shape",
         "[1].copies",
