@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from controlplane.cli.names import Name
 from controlplane.cli.numbers import Range
 from controlplane.twin.live.faults import DURATION_RANGE_S, HELP, FaultKind
 from controlplane.twin.live.fleet import FLEETS
@@ -33,7 +34,9 @@ def command() -> None:
 
 @command.command("serve")
 @click.option("--fleet", type=click.Choice(sorted(FLEETS)), default="small", show_default=True)
-@click.option("--cluster", default="demo", show_default=True, help="Name of the cluster in every label.")
+@click.option(
+    "--cluster", type=Name(), default="demo", show_default=True, help="Name of the cluster in every label."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
