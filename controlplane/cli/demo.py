@@ -71,7 +71,7 @@ def command(  # noqa: PLR0913  # one parameter an option
             writable(report)
         with run_folder(keep) as folder, ExitStack() as stack:
             watcher = _watcher(stack, picture, live=not no_view)
-            watcher.say(introduction(wish, folder))
+            watcher.say(introduction(wish, folder, kept=keep is not None))
             played = perform(wish, folder, watcher, stop)
             watcher.say(conclude(played, report))
     except (DemoError, PortError) as error:

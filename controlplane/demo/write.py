@@ -21,15 +21,15 @@ from controlplane.traffic.results import Result, read_results
 from controlplane.twin.live.fleet import FLEETS
 
 
-def introduction(wish: Wish, folder: Path) -> str:
-    """What is about to start, and in what it differs from production."""
+def introduction(wish: Wish, folder: Path, *, kept: bool) -> str:
+    """What is about to start, in what it differs from production, and whether its files stay."""
     pools = ", ".join(f"{plan.name} {plan.instances}" for plan in FLEETS[wish.fleet][0])
     seats = max(plan.seats for plan in FLEETS[wish.fleet][0])
     traffic = f"the trace {wish.trace}" if wish.trace else "seeded chat traffic"
     return (
         f"starting on loopback: the twin ({pools}), HAProxy, Prometheus, the controller, and {traffic}\n"
         f"this is a demonstration: {STATEMENT}, at most {seats} sequences an instance\n"
-        f"files: {folder}"
+        f"files: {folder}{'' if kept else ', removed at the end (--keep DIR keeps them, with all logs)'}"
     )
 
 

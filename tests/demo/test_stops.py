@@ -74,6 +74,17 @@ def test_a_trace_with_a_bad_row_is_told_before_anything_starts(tmp_path: Path) -
     assert list(keep.iterdir()) == []
 
 
+def test_files_that_are_removed_are_said_to_be(tmp_path: Path) -> None:
+    """A run that fails names them too, and then they are gone."""
+    fails, keep = ("--trace", str(tmp_path / "absent.csv")), tmp_path / "files"
+    said = _run(*fails)
+    line = next(each for each in said.stdout.splitlines() if each.startswith("files: "))
+    folder, removed, hint = line.removeprefix("files: ").partition(", removed at the end")
+    assert (bool(removed), "--keep DIR" in hint, Path(folder).exists()) == (True, True, False)
+    assert f"files: {keep}\n" in _run(*fails, "--keep", str(keep)).stdout
+    assert keep.is_dir()
+
+
 @needs_servers
 def test_a_missing_binary_is_told_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wish = Wish("small", 60.0, None, 1)
