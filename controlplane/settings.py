@@ -30,12 +30,19 @@ class SecretRef:
         Raises InvalidConfig, naming the place, where it is absent, unreadable or empty.
         """
         try:
-            found = self.file.read_text("utf-8") if self.file else os.environ.get(self.env or "", "")
+            found = _content(self.file) if self.file else os.environ.get(self.env or "", "")
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidConfig([f"{self.file}: the secret file cannot be read ({reason(error)})"]) from None
         if not found.strip():
             raise InvalidConfig([f"{self.file or self.env}: the secret is empty or not set"])
         return found.strip()
+
+
+def _content(file: Path) -> str:
+    """The text in a file. Opening a pipe waits for a writer, and some devices never end."""
+    if file.exists() and not file.is_file():
+        raise InvalidConfig([f"{file}: the secret file cannot be read (is no plain file)"])
+    return file.read_text("utf-8")
 
 
 def reason(error: Exception) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from controlplane import forms
 from controlplane.adapters.sql.reader import Done, Filter, Listed
+from controlplane.cli.names import Name
 from controlplane.cli.record import database_option, decision_or_say, parse_id, reader, stamp
 from controlplane.domain.ids import CycleKind, DecisionId
 from controlplane.domain.plan import Outcome
@@ -57,7 +58,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--pool", help="Only this pool.")
+@click.option("--pool", type=Name(), help="Only this pool.")
 @click.option(
     "--kind", type=click.Choice([each.value for each in CycleKind]), help="Only weights, or only capacity."
 )

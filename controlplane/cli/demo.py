@@ -15,9 +15,9 @@ from controlplane.cli.numbers import Range
 from controlplane.demo.processes import DemoError
 from controlplane.demo.run import Watcher, perform, run_folder
 from controlplane.demo.stage import Wish
-from controlplane.demo.timeline import SHORTEST_S
+from controlplane.demo.timeline import LONGEST_S, SHORTEST_S
 from controlplane.demo.watch import Lines, Picture, Sketch
-from controlplane.demo.write import conclude, introduction
+from controlplane.demo.write import conclude, introduction, writable
 from controlplane.ports import PortError
 from controlplane.twin.live.fleet import FLEETS
 
@@ -28,12 +28,14 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--for",
     "for_s",
-    type=Range(min=SHORTEST_S),
+    type=Range(SHORTEST_S, LONGEST_S),
     help="Seconds from the first request on. Without it: the story takes 5 minutes, then it runs on.",
 )
 @click.option("--trace", type=FILE, help="Trace that drives chat-8b. Without it: seeded chat traffic.")
 @click.option("--fleet", type=click.Choice(sorted(FLEETS)), default="small", show_default=True)
-@click.option("--report", type=FILE, help="Write a JSON report, and keep the record beside it as .db.")
+@click.option(
+    "--report", type=FILE, help="Write a JSON report, and keep the record beside it as .db, a new file."
+)
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of all chance.")
 @click.option("--no-view", is_flag=True, help="Plain lines, also on a terminal.")
 @click.option(
@@ -65,9 +67,11 @@ def command(  # noqa: PLR0913  # one parameter an option
     stop = _stopped_by_signals()
     wish = Wish(fleet, for_s, trace, seed, report.with_suffix(".db") if report else None)
     try:
+        if report is not None:
+            writable(report)
         with run_folder(keep) as folder, ExitStack() as stack:
             watcher = _watcher(stack, picture, live=not no_view)
-            watcher.say(introduction(wish, folder))
+            watcher.say(introduction(wish, folder, kept=keep is not None))
             played = perform(wish, folder, watcher, stop)
             watcher.say(conclude(played, report))
     except (DemoError, PortError) as error:

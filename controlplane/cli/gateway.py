@@ -21,6 +21,7 @@ from controlplane.adapters.gateways.haproxy.runtime import Deadline, RuntimeSock
 from controlplane.adapters.orchestrators.twin import TwinOrchestrator
 from controlplane.adapters.policyfiles.fleetfile import load_fleet
 from controlplane.adapters.policyfiles.source import PolicyDirectory
+from controlplane.cli.names import Name
 from controlplane.domain.fleet import Inventory
 from controlplane.domain.ids import PoolName
 from controlplane.ports import InvalidConfig, PortError
@@ -67,7 +68,9 @@ def command() -> None:
 @click.option("--socket", type=_PATH, help="Path of the runtime API's Unix socket, instead of --fleet.")
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, help="Where callers connect.")
 @click.option("--exporter", default="127.0.0.1:8405", show_default=True, help="Where Prometheus scrapes.")
-@click.option("--long-pool", help="Pool for bodies too large to be read; without it they get 413.")
+@click.option(
+    "--long-pool", type=Name(), help="Pool for bodies too large to be read; without it they get 413."
+)
 @click.option("--log", help="'stdout', a UDP receiver host:port, or ring@host:port (TCP).")
 @click.option("--live", is_flag=True, help="Keep the weights, limits and drains of the running gateway.")
 @click.option("--out", type=_PATH, required=True, help="Directory for haproxy.cfg and its two companions.")

@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+LONGEST_S = 30 * 86_400.0
+"""The most seconds that a command takes for a duration: thirty days. Beyond it somebody slipped."""
+
 
 class Range(click.FloatRange):
     """As click's, and neither NaN nor infinite: no comparison keeps a NaN out."""

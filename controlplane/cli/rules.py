@@ -14,6 +14,7 @@ from controlplane.adapters.engines.rules import recording_rules, recording_text
 from controlplane.adapters.engines.template import Rendering
 from controlplane.adapters.policyfiles.leaves import seconds
 from controlplane.adapters.prometheus.config import ScrapePlan, prometheus_config
+from controlplane.cli.names import Name
 from controlplane.ports import InvalidConfig
 
 FILE_NAME = "recording.yaml"
@@ -81,7 +82,7 @@ class _Named(click.ParamType[tuple[str, str]]):
 
 
 @command.command()
-@click.option("--cluster", required=True, help="The cluster's name, as in fleet.yaml.")
+@click.option("--cluster", type=Name(), required=True, help="The cluster's name, as in fleet.yaml.")
 @click.option(
     "--engines", required=True, help="Where engines are listed: a file (file_sd) or an http:// URL."
 )

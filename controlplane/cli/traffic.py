@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from controlplane.cli.numbers import Range
+from controlplane.cli.numbers import LONGEST_S, Range
 from controlplane.traffic.mix import Entry, MixError, Part, load_mix, parse_mix, prepare, with_seed
 from controlplane.traffic.player import Player, Settings
 from controlplane.traffic.readers import read_trace, write_trace
@@ -27,10 +27,10 @@ from controlplane.traffic.schedule import merged
 from controlplane.traffic.seeded import SHAPES, seeded_trace
 from controlplane.traffic.statistics import DAY_BARS, describe, drawn_day, sparkline
 from controlplane.traffic.summary import counts, errors, latency, quantiles
-from controlplane.traffic.trace import TraceError
+from controlplane.traffic.trace import MAX_ARRIVAL_S, TraceError
 
 FILE = click.Path(path_type=Path)
-SECONDS = Range(min=1)
+SECONDS = Range(1, LONGEST_S)
 ABOVE_ZERO = Range(min=0, min_open=True)
 
 
@@ -72,7 +72,7 @@ def command() -> None:
 )
 @click.option(
     "--jitter",
-    type=Range(min=0),
+    type=Range(0, LONGEST_S),
     help="Seconds: move arrivals by uniform(0, N), where clocks are coarse.",
 )
 @click.option(
@@ -83,7 +83,7 @@ def command() -> None:
 @click.option("--for", "for_s", type=SECONDS, default=60.0, show_default=True, help="Seconds to send for.")
 @click.option(
     "--grace",
-    type=Range(min=0),
+    type=Range(0, LONGEST_S),
     default=30.0,
     show_default=True,
     help="Seconds that open requests get after that.",
@@ -143,7 +143,12 @@ def inspect(file: Path, as_json: bool) -> None:
 @click.option("--shape", type=click.Choice(list(SHAPES)), default="chat", show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
-    "--for", "for_s", type=SECONDS, default=600.0, show_default=True, help="Seconds the trace lasts."
+    "--for",
+    "for_s",
+    type=Range(1, MAX_ARRIVAL_S),
+    default=600.0,
+    show_default=True,
+    help="Seconds the trace lasts.",
 )
 @click.option("--rate", type=ABOVE_ZERO, help="Mean requests/s, instead of the shape's own.")
 def make(file: Path, shape: str, seed: int, for_s: float, rate: float | None) -> None:

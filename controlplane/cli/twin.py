@@ -12,8 +12,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from controlplane.cli.names import Name
 from controlplane.cli.numbers import Range
-from controlplane.twin.live.faults import HELP, FaultKind
+from controlplane.twin.live.faults import DURATION_RANGE_S, HELP, FaultKind
 from controlplane.twin.live.fleet import FLEETS
 from controlplane.twin.live.serve import Settings, announce, serve
 
@@ -33,7 +34,9 @@ def command() -> None:
 
 @command.command("serve")
 @click.option("--fleet", type=click.Choice(sorted(FLEETS)), default="small", show_default=True)
-@click.option("--cluster", default="demo", show_default=True, help="Name of the cluster in every label.")
+@click.option(
+    "--cluster", type=Name(), default="demo", show_default=True, help="Name of the cluster in every label."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -75,7 +78,7 @@ def serve_command(  # noqa: PLR0913  # one parameter an option
     help="Speed that is left, for slow and throttle (default 0.5).",
 )
 @click.option(
-    "--for", "for_s", type=Range(0, min_open=True), default=None, help="Seconds until it ends by itself."
+    "--for", "for_s", type=Range(*DURATION_RANGE_S), default=None, help="Seconds until it ends by itself."
 )
 @click.option("--clear", is_flag=True, help="End the instance's fault (give INSTANCE alone).")
 @click.option("--list", "show", is_flag=True, help="Show the faults in force.")

@@ -107,8 +107,6 @@ def _stage(wish: Wish, folder: Path, stop: threading.Event) -> Stage:
     prometheus, _ = check(wish)
     gateway, exporter, metrics, log, door = free_ports(5)
     database = wish.database or folder / "trimtab.db"
-    for each in (database, *(database.with_name(database.name + end) for end in ("-wal", "-shm"))):
-        each.unlink(missing_ok=True)
     places = Places(folder, database.absolute(), metrics, gateway, exporter, 0, log, door)
     return Stage(wish, Crew(folder, stop.is_set), places, prometheus)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import socket
 import sys
@@ -40,6 +41,9 @@ ENDLESS_PLAY_S = 3600.0
 
 PORTS = range(20_000, 30_000)
 """Where the demonstration listens: below what Linux gives the near ends of connections (32768 on)."""
+
+SQLITE_ENDS = ("-wal", "-shm")
+"""Files that SQLite keeps beside a database: an older one's would be taken for the new one's."""
 
 SERVED = ("engines", "gpus")
 """Kinds of targets that the twin lists; each stands in a file of its own for Prometheus."""
@@ -135,8 +139,11 @@ def healthy(url: str) -> bool:
 def check(wish: Wish) -> tuple[Path, Path]:
     """Everything that can be found wrong before anything starts. Answers Prometheus and HAProxy.
 
-    Raises DemoError with all that is wrong with the trace, or InvalidConfig for a missing binary.
+    Raises DemoError for a record that exists already or with all that is wrong with the trace, or
+    InvalidConfig for a missing binary.
     """
+    if wish.database is not None:
+        _new_record(wish.database)
     if wish.trace is not None:
         from controlplane.traffic.readers import read_trace  # noqa: PLC0415 - pyarrow is slow to import
         from controlplane.traffic.trace import TraceError  # noqa: PLC0415
@@ -146,6 +153,15 @@ def check(wish: Wish) -> tuple[Path, Path]:
         except TraceError as error:
             raise DemoError(str(error)) from error
     return find("prometheus"), find("haproxy")
+
+
+def _new_record(database: Path) -> None:
+    """Whatever stands there may be all that is left of a fleet's history: it is not ours to remove."""
+    for each in (database, *(database.with_name(database.name + end) for end in SQLITE_ENDS)):
+        if os.path.lexists(each):
+            raise DemoError(
+                f"{each} exists already; allowed: another name for the report, or remove that file"
+            )
 
 
 def start_fleet(stage: Stage, say: Callable[[str], None]) -> None:

@@ -8,6 +8,9 @@ from enum import StrEnum
 SHORTEST_S = 40.0
 """Below this a phase is shorter than what it wants to show."""
 
+LONGEST_S = 86_400.0
+"""Above this its traffic, all drawn beforehand, asks for gigabytes. Without an end it is drawn hourly."""
+
 UNTIMED_S = 300.0
 """Length of the story where nobody says how long; the fleet then runs on."""
 

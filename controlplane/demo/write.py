@@ -21,15 +21,15 @@ from controlplane.traffic.results import Result, read_results
 from controlplane.twin.live.fleet import FLEETS
 
 
-def introduction(wish: Wish, folder: Path) -> str:
-    """What is about to start, and in what it differs from production."""
+def introduction(wish: Wish, folder: Path, *, kept: bool) -> str:
+    """What is about to start, in what it differs from production, and whether its files stay."""
     pools = ", ".join(f"{plan.name} {plan.instances}" for plan in FLEETS[wish.fleet][0])
     seats = max(plan.seats for plan in FLEETS[wish.fleet][0])
     traffic = f"the trace {wish.trace}" if wish.trace else "seeded chat traffic"
     return (
         f"starting on loopback: the twin ({pools}), HAProxy, Prometheus, the controller, and {traffic}\n"
         f"this is a demonstration: {STATEMENT}, at most {seats} sequences an instance\n"
-        f"files: {folder}"
+        f"files: {folder}{'' if kept else ', removed at the end (--keep DIR keeps them, with all logs)'}"
     )
 
 
@@ -70,6 +70,25 @@ def assemble(played: Played) -> dict[str, Any]:
         "processes_left": played.processes_left,
         **surroundings(),
     }
+
+
+def writable(path: Path) -> None:
+    """Make the report's folder, and touch nothing else. Raises DemoError where it could not be written.
+
+    A device would be replaced like any file, and a report named `.db` would replace its own record.
+    """
+    if path.suffix == ".db":
+        raise DemoError(f"{path}: the record takes that name; allowed: another suffix, such as .json")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            raise DemoError(f"{path} cannot be written: is no plain file")
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except FileExistsError:
+        raise DemoError(f"{path} cannot be written: {path.parent} is no folder") from None
+    except OSError as error:
+        raise DemoError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def write(path: Path, report: Mapping[str, Any]) -> None:

@@ -26,7 +26,7 @@ from controlplane.traffic.scale import (
     scaled,
 )
 from controlplane.traffic.seeded import SHAPES, seeded_trace
-from controlplane.traffic.trace import MAX_TOKENS, Trace, TraceError
+from controlplane.traffic.trace import MAX_ARRIVAL_S, MAX_TOKENS, Trace, TraceError
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -99,7 +99,7 @@ class Entry(_Closed):
     peak: PeakForm | None = None
     peak_window_s: Annotated[int, Field(ge=1)] = 60
     max_context: Annotated[int, Field(ge=2, le=2 * MAX_TOKENS)] | None = None
-    jitter_s: NotNegative = 0.0
+    jitter_s: Annotated[float, Field(ge=0, le=MAX_ARRIVAL_S)] = 0.0
     scale_seed: Annotated[int, Field(ge=0)] = 0
     retry: RetryForm | None = None
     hashed: Annotated[bool, Field(alias="hash")] = False
@@ -150,6 +150,8 @@ class Part:
 def load_mix(path: Path) -> list[Entry]:
     """The entries in a JSON file; trace paths count from its folder. Raises MixError with all problems."""
     try:
+        if path.exists() and not path.is_file():  # opening a pipe waits for a writer
+            raise MixError([f"{path}: is no plain file, allowed: a file"])
         entries = parse_mix(path.read_bytes(), str(path))
     except OSError as error:
         raise MixError([f"{path}: {error.strerror or error}"]) from error

@@ -28,6 +28,8 @@ def read_trace(path: Path) -> Trace:
     if reader is None:
         raise TraceError([f"{path}: suffix {path.suffix or '(none)'!r}; known: {', '.join(READERS)}"])
     try:
+        if path.is_fifo():  # opening one waits for a writer, and no signal ends that
+            raise TraceError([f"{path}: is a pipe, allowed: a file"])
         return reader(path)
     except OSError as error:
         raise TraceError([f"{path}: {error.strerror or error}"]) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -61,3 +62,9 @@ def test_prometheus_takes_it(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said_in_words(options: list[str], said: str) -> None:
     told = CliRunner().invoke(main, [*FLEET, *options])
     assert (told.exit_code, said in told.output) == (2, True)
+
+
+def test_rules_in_a_pipe_are_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    told = CliRunner().invoke(main, ["rules", "check", str(tmp_path / "pipe.yaml")])
+    assert (told.exit_code, "pipe.yaml: is a pipe, allowed: a file" in told.output) == (1, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from controlplane.demo.processes import DemoError
 from controlplane.demo.record import Told
 from controlplane.demo.report import Material, figures, shrinks
 from controlplane.demo.timeline import Deed, story
-from controlplane.demo.write import write
+from controlplane.demo.write import writable, write
 from controlplane.domain.explanation import Explanation, Input, Step, Vote
 from controlplane.domain.ids import CycleId, CycleKind, InstanceId, PoolName
 from controlplane.domain.plan import Action, ActionKind, Decision, Outcome, Plan
@@ -202,3 +203,19 @@ def test_every_failure_of_the_story_is_reported() -> None:
     marks = [mark(name, 0.0) for name, phase in PHASES.items() if phase.deed is not Deed.NOTHING]
     found = figures(material(marks=marks, slot=SLOT))
     assert list(found["story"]["prometheus"]) == ["stopped", "hanging", "empty", "half"]
+
+
+def test_a_report_s_place_is_checked_before_anything_starts_or_goes(tmp_path: Path) -> None:
+    file, device = tmp_path / "file", tmp_path / "device.json"
+    file.write_text("")
+    os.mkfifo(device)
+    for path, says in (
+        (file / "x.json", "file is no folder"),
+        (device, "is no plain file"),
+        (tmp_path / "x.db", "the record takes that name"),
+    ):
+        with pytest.raises(DemoError, match=says):
+            writable(path)
+    assert device.is_fifo()
+    writable(tmp_path / "new" / "x.json")
+    assert not (tmp_path / "new" / "x.json").exists()

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.demo import stage
+from controlplane.demo.processes import DemoError
+from controlplane.demo.stage import Wish, check
 from controlplane.ports import InvalidConfig
 from tests.demo.running import DEMO, ROOT, mentions, needs_servers
 from tests.support import eventually, start, stop
@@ -71,11 +74,19 @@ def test_a_trace_with_a_bad_row_is_told_before_anything_starts(tmp_path: Path) -
     assert list(keep.iterdir()) == []
 
 
+def test_files_that_are_removed_are_said_to_be(tmp_path: Path) -> None:
+    """A run that fails names them too, and then they are gone."""
+    fails, keep = ("--trace", str(tmp_path / "absent.csv")), tmp_path / "files"
+    said = _run(*fails)
+    line = next(each for each in said.stdout.splitlines() if each.startswith("files: "))
+    folder, removed, hint = line.removeprefix("files: ").partition(", removed at the end")
+    assert (bool(removed), "--keep DIR" in hint, Path(folder).exists()) == (True, True, False)
+    assert f"files: {keep}\n" in _run(*fails, "--keep", str(keep)).stdout
+    assert keep.is_dir()
+
+
 @needs_servers
 def test_a_missing_binary_is_told_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from controlplane.demo import stage
-    from controlplane.demo.stage import Wish, check
-
     wish = Wish("small", 60.0, None, 1)
     assert all(each.exists() for each in check(wish))
 
@@ -85,6 +96,26 @@ def test_a_missing_binary_is_told_by_name(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(stage, "find", absent)
     with pytest.raises(InvalidConfig, match="prometheus is not here"):
         check(wish)
+
+
+@pytest.mark.parametrize("end", ["", "-wal", "-shm"])
+def test_a_record_that_exists_is_refused_and_left_as_it_is(tmp_path: Path, end: str) -> None:
+    """It may be all there is of a fleet's history, such as var/trimtab.db."""
+    record = tmp_path / f"report.db{end}"
+    record.write_text("history", encoding="utf-8")
+    with pytest.raises(DemoError, match=f"{record} exists already; allowed: another name for the report"):
+        check(Wish("small", 60.0, None, 1, tmp_path / "report.db"))
+    assert record.read_text("utf-8") == "history"
+
+
+def test_a_report_whose_record_exists_starts_nothing(tmp_path: Path) -> None:
+    record = tmp_path / "report.db"
+    record.symlink_to(tmp_path / "elsewhere.db")
+    said = _run("--report", str(tmp_path / "report.json"), "--trace", str(tmp_path / "absent.csv"))
+    assert said.returncode == 1
+    assert f"{record} exists already" in said.stderr
+    assert "the twin:" not in said.stdout
+    assert [each.name for each in tmp_path.iterdir()] == ["report.db"]
 
 
 def test_a_folder_with_an_older_run_in_it_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def test_models_are_merged_in_order_of_arrival() -> None:
 
 def test_everything_wrong_with_a_mix_is_said_at_once_with_its_place() -> None:
     text = mix(
-        {"model": "", "speed": 2},
+        {"model": "", "speed": 2, "jitter_s": 1e308},
         {"model": "m", "copies": -1, "seeded": {"shape": "chatty"}},
         {"model": "m", "peak": {"capacity": 0, "cost": {"prompt": 0}}},
         {"model": "m", "copies": 2, "peak": {"capacity": 1}},
@@ -72,6 +73,7 @@ def test_everything_wrong_with_a_mix_is_said_at_once_with_its_place() -> None:
     places = [problem.split(": ")[1] for problem in caught.value.problems]
     assert places == [
         "[0].model",
+        "[0].jitter_s",
         "[0].speed",
         "[1].seeded.shape",
         "[1].copies",
@@ -156,6 +158,13 @@ def test_what_is_no_mix_is_refused(text: str) -> None:
 def test_an_absent_mix_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(MixError, match="No such file"):
         load_mix(tmp_path / "none.json")
+
+
+def test_a_mix_that_is_a_pipe_a_device_or_a_folder_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", Path(os.devnull), tmp_path):
+        with pytest.raises(MixError, match=f"{place}: is no plain file, allowed: a file"):
+            load_mix(place)
 
 
 def test_the_problems_of_all_traces_come_together(tmp_path: Path) -> None:

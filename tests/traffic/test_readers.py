@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -195,6 +196,12 @@ def test_absent_files_folders_and_other_encodings_are_refused_in_words(tmp_path:
     assert "directory" in str(refused(tmp_path / "folder.csv"))
     (tmp_path / "latin.csv").write_bytes(HEADER.encode() + b"1,2,\xe9\n")
     assert "not UTF-8" in str(refused(tmp_path / "latin.csv"))
+
+
+@pytest.mark.parametrize("suffix", READERS)
+def test_a_pipe_that_nobody_writes_to_is_refused_and_not_waited_for(tmp_path: Path, suffix: str) -> None:
+    os.mkfifo(tmp_path / f"pipe{suffix}")
+    assert "is a pipe, allowed: a file" in str(refused(tmp_path / f"pipe{suffix}"))
 
 
 def test_the_published_azure_columns_are_read_from_the_first_instant_on(tmp_path: Path) -> None:

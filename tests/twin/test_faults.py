@@ -187,3 +187,18 @@ def test_a_wrong_order_is_refused_in_words_and_does_nothing(
     assert status == 400
     assert says in json.loads(raw)["error"]
     assert twin.json("/faults") == []
+
+
+@pytest.mark.parametrize("raw", ["", "{", "[" * 100_000, "\xff", "9" * 5000])
+@pytest.mark.parametrize("charset", ["", "; charset=utf-8", "; charset=nonsense"])
+def test_an_order_that_is_no_json_is_a_bad_request_whatever_its_charset(
+    twin: Twin, raw: str, charset: str
+) -> None:
+    connection = http.client.HTTPConnection(twin.control, timeout=20)
+    connection.request(
+        "POST", "/faults", raw.encode("latin-1"), {"content-type": f"application/json{charset}"}
+    )
+    with connection.getresponse() as answer:
+        assert answer.status == 400
+        assert "not JSON" in json.loads(answer.read())["error"]
+    connection.close()

@@ -38,6 +38,8 @@ def compare(path: Path) -> tuple[str, ...]:
 
 
 def _group(path: Path) -> Mapping[str, Any]:
+    if path.is_fifo():  # opening one waits for a writer
+        raise InvalidConfig([f"{path}: is a pipe, allowed: a file"])
     try:
         content = yaml.safe_load(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -6,18 +6,34 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from controlplane.domain import fleet
 from controlplane.domain.ids import NAME, InstanceId, NodeId, PoolName
 from controlplane.ports import Order, Unavailable
 
 _SHOWN_PROBLEMS = 3
+_SHOWN_LETTERS = 60
+_LATEST_S = 253_402_300_799.0  # the end of year 9999
+_LAST_PORT = 65_535
+
+
+def _with_port(address: str) -> str:
+    """The address as it is. Raises ValueError where its port is none that anybody listens on."""
+    if not 1 <= int(address.rpartition(":")[2]) <= _LAST_PORT:
+        raise ValueError(f"allowed: a port from 1 to {_LAST_PORT}")
+    return address
+
 
 Text = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[!-~]+$")]
 Pool = Annotated[str, Field(pattern=f"^(?:{NAME.pattern})$")]
-Address = Annotated[str, Field(pattern=r"^([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$")]
-Epoch = Annotated[float, Field(ge=0)]
+Address = Annotated[
+    str,
+    Field(pattern=r"^([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$"),
+    AfterValidator(_with_port),
+]
+Epoch = Annotated[float, Field(ge=0, le=_LATEST_S)]
 
 
 class _Form(BaseModel):
@@ -99,7 +115,7 @@ def inventory(body: bytes) -> fleet.Inventory:
 
 def _contradictions(form: _Inventory) -> list[str]:
     """What no single field shows: things counted twice, GPUs beyond a node's own, unknown nodes."""
-    nodes = {node.node_id for node in form.nodes}
+    nodes = {node.node_id: node.gpu_count for node in form.nodes}
     return [
         *(f"nodes: {name!r} stands twice" for name in _twice(node.node_id for node in form.nodes)),
         *(f"instances: {name!r} stands twice" for name in _twice(one.instance_id for one in form.instances)),
@@ -113,6 +129,11 @@ def _contradictions(form: _Inventory) -> list[str]:
             for index, one in enumerate(form.instances)
             if one.node not in nodes
         ),
+        *(
+            f"instances.{index}.tp is {one.tp}, more than the {nodes[one.node]} GPUs of {one.node!r}"
+            for index, one in enumerate(form.instances)
+            if one.tp > nodes.get(one.node, one.tp)
+        ),
     ]
 
 
@@ -122,9 +143,18 @@ def _twice(names: Iterable[str]) -> list[str]:
 
 def _told(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_context=False)
-    told = [f"{'.'.join(map(str, one['loc'])) or 'the answer'}: {one['msg']}" for one in found]
+    told = [f"{'.'.join(map(str, one['loc'])) or 'the answer'}: {_words(one)}" for one in found]
     more = f" (and {len(told) - _SHOWN_PROBLEMS} more)" if len(told) > _SHOWN_PROBLEMS else ""
     return "; ".join(told[:_SHOWN_PROBLEMS]) + more
+
+
+def _words(problem: ErrorDetails) -> str:
+    """What is wrong, and what stood there where it was one value and not a whole object."""
+    found, said = problem["input"], problem["msg"].removeprefix("Value error, ")
+    if not problem["loc"] or isinstance(found, dict | list):
+        return said
+    shown = repr(found)
+    return f"{said} (it is {shown if len(shown) <= _SHOWN_LETTERS else shown[:_SHOWN_LETTERS] + '…'})"
 
 
 def order(given: Order) -> dict[str, Any]:

@@ -57,6 +57,8 @@ def one_line(text: str) -> str:
 def read(path: Path) -> Document:
     """Read a file. Raises InvalidConfig, with every problem, where it cannot be used."""
     try:
+        if path.is_fifo():  # opening one waits for a writer, and no signal ends that
+            raise InvalidConfig([f"{path}: cannot be read: is a pipe, allowed: a file"])
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
         text = raw.decode("utf-8")

@@ -18,7 +18,7 @@ def find_problems(engine: Engine) -> list[str]:
     """What is wrong, a sentence each; empty where nothing is. Raises InvalidConfig for a database of
     another version, Unavailable where it cannot be read at all."""
     require_head(engine)
-    with translated(), engine.connect() as connection:
+    with translated(engine), engine.connect() as connection:
         return [*_file(connection), *_orphans(connection), *_schema(connection)]
 
 

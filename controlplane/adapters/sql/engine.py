@@ -8,6 +8,7 @@ sees one snapshot and can change nothing.
 from __future__ import annotations
 
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,11 +51,23 @@ def open_engine(url: str, *, create: bool = True) -> Engine:
     file = file_of(url)
     if file is not None and create:
         _make(file.parent)
-    if file is not None and not create and not file.is_file():
+    if file is not None and not _is_there(file) and not create:
         raise InvalidConfig(
             [f"database: {file} does not exist; `trimtab run` or `trimtab demo --report FILE` writes one"]
         )
     return _sqlite(parsed)
+
+
+def _is_there(file: Path) -> bool:
+    """Whether there is a file. Raises InvalidConfig where there is something else, or nobody can tell."""
+    try:
+        if stat.S_ISREG(file.stat().st_mode):
+            return True
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise InvalidConfig([f"database: {file} cannot be used: {error.strerror}"]) from error
+    raise InvalidConfig([f"database: {file} is no plain file"])
 
 
 def _make(folder: Path) -> None:
@@ -83,6 +96,13 @@ def file_of(url: str) -> Path | None:
     if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
         return None
     return Path(parsed.database)
+
+
+def place(engine: Engine) -> str:
+    """Where a database is, fit for people and logs: its file, or its URL without password and options."""
+    if engine.dialect.name == "sqlite":
+        return engine.url.database or ":memory:"
+    return engine.url.set(query={}).render_as_string(hide_password=True)
 
 
 def _sqlite(url: URL) -> Engine:
@@ -139,7 +159,7 @@ def _postgresql(url: URL) -> Engine:
 @contextmanager
 def reading(engine: Engine) -> Iterator[ReadSession]:
     """A session that changes nothing. Raises Unavailable."""
-    with translated(), ReadSession(_snapshots(engine), autoflush=False) as session:
+    with translated(engine), ReadSession(_snapshots(engine), autoflush=False) as session:
         yield session
 
 
@@ -155,27 +175,36 @@ def writing(engine: Engine) -> Iterator[WriteSession]:
     """A session committed at the end, or not at all. Raises Unavailable, or Conflict for a row that
     contradicts what is there."""
     writer = engine.execution_options(write=True)
-    with translated(), WriteSession(writer, expire_on_commit=False) as session, session.begin():
+    with translated(engine), WriteSession(writer, expire_on_commit=False) as session, session.begin():
         yield session
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(engine: Engine) -> Iterator[None]:
     """The library's errors as the port's; statements and parameters stay out of the text.
 
-    Raises Unavailable, Conflict, or Damaged for a word that this version does not know.
+    Raises Unavailable, Conflict, or Damaged for a word that this version does not know; each names the
+    database.
     """
+    where = place(engine)
     try:
         yield
     except IntegrityError as error:
-        raise Conflict(f"the database refused it: {error.orig}") from error
+        raise Conflict(f"the database {where} refused it: {_words(error.orig)}") from error
     except DBAPIError as error:
-        raise Unavailable(f"the database did not do it: {error.orig}") from error
+        raise Unavailable(f"the database {where} did not do it: {_words(error.orig)}") from error
     except SQLAlchemyError as error:
-        raise Unavailable(f"the database did not do it: {type(error).__name__}") from error
+        raise Unavailable(f"the database {where} did not do it: {type(error).__name__}") from error
     except LookupError as error:
         if type(error) is not LookupError:  # an enum's column raises just this; a KeyError is a defect
             raise
-        raise Damaged(f"a row holds a word that this version does not know: {error}") from error
+        raise Damaged(
+            f"a row of {where} holds a word that this version does not know: {_words(error)}"
+        ) from error
     except OverflowError as error:  # from the driver, which tells of it in no error of its own
-        raise Unavailable("the database did not do it: a number is too large") from error
+        raise Unavailable(f"the database {where} did not do it: a number is too large") from error
+
+
+def _words(error: BaseException | None) -> str:
+    """A driver's own words, in one line: some end in a line break, others run over several."""
+    return " ".join(str(error).split())

@@ -14,7 +14,7 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, inspect, text
 
-from controlplane.adapters.sql.engine import translated
+from controlplane.adapters.sql.engine import place, translated
 from controlplane.ports import InvalidConfig, Unavailable
 
 ADVISORY_LOCK = 7_265_742
@@ -44,7 +44,7 @@ def head() -> str:
 
 def current(engine: Engine) -> str | None:
     """The database's revision; None while it is empty. Raises Unavailable."""
-    with translated(), engine.connect() as connection:
+    with translated(engine), engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 
@@ -68,9 +68,7 @@ def require_head(engine: Engine) -> None:
     if found != "none":
         _require_known(engine)
     if found != needed:
-        raise InvalidConfig(
-            [f"the database is at revision {found}, this version needs {needed}: `trimtab db upgrade`"]
-        )
+        raise InvalidConfig([f"{_at(engine, found)}, this version needs {needed}: `trimtab db upgrade`"])
 
 
 def _require_known(engine: Engine) -> None:
@@ -82,17 +80,23 @@ def _require_known(engine: Engine) -> None:
         ScriptDirectory(str(scripts())).get_revision(found)
     except CommandError:
         raise InvalidConfig(
-            [f"the database is at revision {found}, unknown to this version: a newer one wrote it"]
+            [f"{_at(engine, found)}, unknown to this version: a newer one wrote it"]
         ) from None
+
+
+def _at(engine: Engine, found: str) -> str:
+    return f"the database {place(engine)} is at revision {found}"
 
 
 def _require_ours(engine: Engine) -> None:
     """A database with tables and without a revision belongs to somebody else."""
-    with translated(), engine.connect() as connection:
+    with translated(engine), engine.connect() as connection:
         tables = set(inspect(connection).get_table_names()) - {"alembic_version"}
     if tables:
         named = ", ".join(sorted(tables)[:3])
-        raise InvalidConfig([f"the database holds somebody else's tables ({named}): name another one"])
+        raise InvalidConfig(
+            [f"the database {place(engine)} holds somebody else's tables ({named}): name another one"]
+        )
 
 
 @contextmanager
@@ -101,12 +105,12 @@ def _migrating(engine: Engine) -> Iterator[Connection]:
     meanwhile: a table is changed by building it anew, and dropping the old one would cascade."""
     chosen = engine.execution_options(write=True, foreign_keys=False, busy_s=TURN_S)
     try:
-        with translated(), chosen.begin() as connection:
+        with translated(engine), chosen.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
             yield connection
     except (CommandError, BrokenMigration) as error:
-        raise Unavailable(f"the migration failed, and nothing changed: {error}") from error
+        raise Unavailable(f"the migration failed, and nothing changed in {place(engine)}: {error}") from error
 
 
 def _config(connection: Connection) -> Config:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -198,7 +199,7 @@ class Control:
 
     async def _order(self, request: web.Request) -> web.Response:
         try:
-            fault = parse(await request.json(), frozenset(self.instances), time.time())
+            fault = parse(_read(await request.read()), frozenset(self.instances), time.time())
         except ValueError as error:
             return web.json_response({"error": str(error)}, status=400)
         instance = self.instances[fault.slot]
@@ -233,6 +234,14 @@ class Control:
     def _unknown(self, name: str) -> web.Response:
         known = ", ".join(sorted(self.instances))
         return web.json_response({"error": f"unknown instance {name!r}; known: {known}"}, status=404)
+
+
+def _read(raw: bytes) -> object:
+    """JSON is UTF-8 whatever a header says of its charset. ValueError says what is wrong."""
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("the body is not JSON, or nested too deeply") from error
 
 
 __all__ = ["Control", "Fault"]

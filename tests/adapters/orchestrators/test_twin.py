@@ -144,14 +144,21 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
         ("nodes", "pool", "Chat 8B"),
         ("nodes", "models", "llama"),
         ("instances", "tp", 0),
+        ("instances", "tp", 9),
         ("instances", "phase", "fine"),
         ("instances", "address", "127.0.0.1"),
         ("instances", "address", "127.0.0.1:1\nserver x"),
+        ("instances", "address", "127.0.0.1:0"),
+        ("instances", "address", "127.0.0.1:99999"),
+        ("instances", "address", "127.0.0.1:65536"),
         ("instances", "instance_id", "demo/a b"),
         ("instances", "pool", "chat-8b\n"),
         ("instances", "node", "n9"),
         ("instances", "started_at", -1),
+        ("instances", "started_at", 1e308),
+        ("instances", "started_at", 1_800_000_000_000),
         ("instances", "started_at", "yesterday"),
+        ("instances", "ready_at", 1e308),
         ("instances", "lent_by", 3),
     ],
 )
@@ -161,6 +168,34 @@ def test_a_wrong_field_refuses_the_whole_and_is_named(where: str, field: str, va
     body[where][0][field] = value
     with pytest.raises(Unavailable, match=rf"{where}\.0\.{field}"):
         wire.inventory(json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("address", "127.0.0.1:99999", r"a port from 1 to 65535 \(it is '127\.0\.0\.1:99999'\)"),
+        ("started_at", 1e308, r"less than or equal to 253402300799 \(it is 1e\+308\)"),
+        ("tp", 0, r"greater than or equal to 1 \(it is 0\)"),
+        ("tp", 16, r"is 16, more than the 8 GPUs of 'n1'"),
+        ("instance_id", "a" * 999, r"\(it is 'a{59}…\)"),
+    ],
+)
+def test_a_wrong_value_is_shown_with_what_is_allowed(field: str, value: object, said: str) -> None:
+    body = whole()
+    body["instances"][0][field] = value
+    with pytest.raises(Unavailable, match=said):
+        wire.inventory(json.dumps(body).encode())
+
+
+def test_the_highest_port_and_all_of_a_node_s_gpus_are_taken() -> None:
+    body = whole()
+    body["instances"][0] |= {"address": "127.0.0.1:65535", "tp": 8}
+    assert wire.inventory(json.dumps(body).encode()).instances[0].tp == 8
+
+
+def test_an_inventory_from_beyond_the_calendar_is_refused() -> None:
+    with pytest.raises(Unavailable, match=r"taken_at: .*\(it is 1e\+308\)"):
+        wire.inventory(json.dumps(whole() | {"taken_at": 1e308}).encode())
 
 
 @pytest.mark.parametrize("where", ["nodes", "instances"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,12 @@ def test_a_file_that_is_no_text_or_not_there_is_a_problem(tmp_path: Path) -> Non
         document.read(tmp_path / "p.yaml")
     with pytest.raises(InvalidConfig, match="No such file"):
         document.read(tmp_path / "absent.yaml")
+
+
+def test_a_pipe_that_nobody_writes_to_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(InvalidConfig, match=r"pipe\.yaml: cannot be read: is a pipe, allowed: a file"):
+        document.read(tmp_path / "pipe.yaml")
 
 
 def outcome(text: str) -> tuple[str, ...] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,15 @@ def test_a_secret_from_the_environment(tmp_path: Path, monkeypatch: pytest.Monke
         secret.read()
     monkeypatch.setenv("PROM_AUTH", "ops:x \n")
     assert secret.read() == "ops:x"
+
+
+def test_a_secret_file_that_is_a_pipe_a_device_or_a_folder_is_refused_and_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", Path(os.devnull), tmp_path):
+        with pytest.raises(InvalidConfig, match=f"{place}: the secret file cannot be read .is no plain file"):
+            SecretRef(file=place).read()
 
 
 def test_a_secret_file_that_cannot_be_used_names_the_file_only(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -70,12 +71,36 @@ def test_a_file_that_would_be_overlooked_is_a_problem(tmp_path: Path) -> None:
         PolicyDirectory(directory, profiles).load()
 
 
-def test_hidden_files_other_kinds_and_pipes_are_passed_over(tmp_path: Path) -> None:
-    """A pipe named like a policy would block a reader for ever."""
+STRANGE: Mapping[str, Callable[[Path], None]] = {
+    "pipe": os.mkfifo,
+    "folder": os.mkdir,
+    "link": lambda entry: entry.symlink_to("nowhere"),
+}
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("kind", STRANGE)
+def test_what_is_named_like_a_policy_and_is_no_file_is_a_problem(
+    tmp_path: Path, kind: str, *, alone: bool
+) -> None:
+    """A pipe would block a reader for ever, and a link that leads nowhere is a pool that is gone."""
+    directory, profiles = house(tmp_path)
+    assert list(PolicyDirectory(directory, profiles).load().pools) == ["chat"]
+    if alone:
+        (directory / "chat.yaml").unlink()
+    entry = directory / "other.yaml"
+    STRANGE[kind](entry)
+    with pytest.raises(InvalidConfig) as caught:
+        PolicyDirectory(directory, profiles).load()
+    assert caught.value.problems == (f"{entry}: is not read; allowed: a plain file, or a link to one",)
+
+
+def test_hidden_files_and_other_kinds_are_passed_over_and_links_are_followed(tmp_path: Path) -> None:
     directory, profiles = house(tmp_path)
     write(directory, ".hidden.yaml", "x: [")
     write(directory, "schema.json", "{}")
-    os.mkfifo(directory / "pipe.yaml")
+    (directory / "chat.yaml").rename(tmp_path / "there")
+    (directory / "chat.yaml").symlink_to(tmp_path / "there")
     assert list(PolicyDirectory(directory, profiles).load().pools) == ["chat"]
 
 

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis
 from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from controlplane.adapters.sql import engine as engines
-from controlplane.adapters.sql.engine import open_engine, reading, writing
+from controlplane.adapters.sql.codec import Damaged
+from controlplane.adapters.sql.engine import open_engine, reading, translated, writing
 from controlplane.adapters.sql.open import Record, open_reader, open_record
 from controlplane.adapters.sql.people import place_hold
 from controlplane.adapters.sql.reader import Filter
@@ -143,6 +145,49 @@ def test_a_file_that_is_no_database_is_said_to_be_none(file: Path, url: str) -> 
     file.write_text("pools: []\n" * 200)
     with pytest.raises(Unavailable, match="not a database"):
         open_reader(url)
+
+
+def test_every_error_of_a_database_names_it(file: Path, url: str) -> None:
+    file.parent.mkdir()
+    file.write_text("pools: []\n" * 200)
+    with pytest.raises(Unavailable, match=f"the database {file} did not do it: file is not a database"):
+        open_reader(url)
+    file.write_text("")
+    with pytest.raises(InvalidConfig, match=f"the database {file} is at revision none, this version needs"):
+        open_reader(url)
+    engine = open_engine(url)
+    said = f"the database {file} did not do it: a number is too large"
+    with pytest.raises(Unavailable, match=said), reading(engine) as session:
+        session.execute(text("SELECT :n"), {"n": 2**80})
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (
+            OperationalError("SELECT 1", {}, Exception("no route\n  to host\n")),
+            "did not do it: no route to host",
+        ),
+        (IntegrityError("SELECT 1", {}, Exception("duplicate key \n")), "refused it: duplicate key"),
+        (LookupError("'x' is none \n"), "a word that this version does not know: 'x' is none"),
+    ],
+)
+def test_a_driver_s_own_words_are_one_line_without_blanks_at_its_end(raised: Exception, said: str) -> None:
+    engine = open_engine("sqlite://")
+    with pytest.raises((Unavailable, Conflict, Damaged)) as caught, translated(engine):
+        raise raised
+    assert str(caught.value).endswith(said)
+    assert ":memory:" in str(caught.value)
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_database_that_is_a_folder_or_has_no_possible_name_is_refused(
+    tmp_path: Path, *, create: bool
+) -> None:
+    for path, said in ((tmp_path, "is no plain file"), (tmp_path / ("x" * 300), "cannot be used: File name")):
+        with pytest.raises(InvalidConfig, match=f"database: {path} {said}"):
+            open_engine(f"sqlite:///{path}", create=create)
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
