@@ -51,7 +51,7 @@ def test_a_process_that_dies_ends_it_with_its_last_words(tmp_path: Path) -> None
         victim = next(
             int(each.parent.name)
             for each in Path("/proc").glob("[0-9]*/cmdline")
-            if str(keep / "gateway").encode() in each.read_bytes()
+            if str(keep / "gateway" / "haproxy.cfg").encode() in each.read_bytes()
         )
         os.kill(victim, signal.SIGKILL)
         assert process.wait(90) == 1
