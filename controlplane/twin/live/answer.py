@@ -30,6 +30,13 @@ class UnknownModel(BadRequest):
     kind = "NotFoundError"
 
 
+class Asleep(BadRequest):
+    """Nothing is taken now: the engine sleeps, wakes or leaves."""
+
+    status = 503
+    kind = "ServiceUnavailableError"
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a completion request comes to. Lengths in tokens."""
