@@ -24,14 +24,14 @@ def test_a_streamed_answer_comes_whole_first_token_apart(twin: Twin) -> None:
     assert events[-1] == "[DONE]"
     chunks = [json.loads(event) for event in events[:-1]]
     texts = [each["choices"][0]["delta"].get("content", "") for each in chunks if each["choices"]]
-    assert texts[0] == " tok"
-    assert "".join(texts).count("tok") == 40
+    assert texts[0].count(" t") == 1
+    assert "".join(texts).count(" t") == 40
     assert chunks[-1]["usage"] == {"prompt_tokens": 200, "completion_tokens": 40, "total_tokens": 240}
 
 
 def test_an_answer_can_come_in_one_piece_and_as_plain_completion(twin: Twin) -> None:
     whole = json.loads(twin.complete("chat-8b-01", 5, stream=False)[1])
-    assert whole["choices"][0]["message"]["content"].count("tok") == 5
+    assert whole["choices"][0]["message"]["content"].count(" t") == 5
     plain = {"model": "llama-3.1-8b", "prompt": "one two three four", "max_tokens": 3}
     answer = json.loads(ask(twin.address("chat-8b-01"), "POST", "/v1/completions", plain)[1])
     assert answer["usage"] == {"prompt_tokens": 4, "completion_tokens": 3, "total_tokens": 7}

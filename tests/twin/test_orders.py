@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -129,6 +130,21 @@ def test_one_that_is_gone_stays_listed_its_gpus_are_free_and_a_new_start_may_tak
     rows = [each for each in own.json("/inventory")["instances"] if f"/{slot}@" in each["instance_id"]]
     assert {each["instance_id"]: each["phase"] == "gone" for each in rows} == {name: True, again: False}
     assert own.want(again, "gone")[0] == 200
+
+
+def test_of_many_that_want_one_gpu_at_once_one_gets_it(own: Twin) -> None:
+    names = [f"demo/chat-8b-{number}@t3x1ab" for number in range(30, 38)]
+    with ThreadPoolExecutor(len(names)) as callers:
+        asked = [callers.submit(own.want, name, "awake", gpus=[6], **ON_N6) for name in names]
+    told = {name: each.result() for name, each in zip(names, asked, strict=True)}
+    (winner,) = (name for name, (status, _) in told.items() if status == 200)
+    for name, (status, said) in told.items():
+        if name != winner:
+            assert status == 409
+            assert said["error"].startswith(f"GPU 6 of n6 is held by {winner} (")
+    assert {each["instance_id"] for each in fleet(own)[1]} & set(names) == {winner}
+    assert own.want(winner, "gone")[0] == 200
+    until(own, winner[5:].partition("@")[0], "gone")
 
 
 def test_one_that_loads_can_be_told_to_go_and_never_serves(own: Twin) -> None:

@@ -15,10 +15,9 @@ from controlplane.twin.live import ledger
 from controlplane.twin.live.faults import Fault, FaultKind, parse, slot_of
 from controlplane.twin.live.fleet import GPU_TYPE, GPUS_A_NODE
 from controlplane.twin.live.gpu import Gpu, render
-from controlplane.twin.live.instance import TwinInstance
+from controlplane.twin.live.instance import Notes, TwinInstance
 from controlplane.twin.live.lifecycle import LISTED, UNBREAKABLE, Phase, Record
 from controlplane.twin.live.orchestrator import Orchestrator, read_json
-from controlplane.twin.live.pace import Lateness
 
 SAMPLE_S = 1.0
 """The sample period of the GPU counters, seconds."""
@@ -80,14 +79,14 @@ class Control:
         owners: Mapping[str, str | None],
         host_memory_gib: float,
         orchestrator: Orchestrator,
-        lateness: Lateness,
+        notes: Notes,
     ) -> None:
         self.cluster = cluster
         self.owners = owners
         self.host_memory_gib = host_memory_gib
         self.orchestrator = orchestrator
         self.instances = orchestrator.instances
-        self.lateness = lateness
+        self.notes = notes
         self.sampler = Sampler(self.instances, self._end)
         self.exporters: dict[str, str] = {}
         self.ordered: list[dict[str, Any]] = []
@@ -99,6 +98,7 @@ class Control:
         app.router.add_get("/sd/gpus", self._gpus)
         app.router.add_get("/inventory", self._inventory)
         app.router.add_get("/truth", self._truth)
+        app.router.add_get("/truth/streams", self._streams)
         app.router.add_get("/faults", self._faults)
         app.router.add_post("/faults", self._order)
         app.router.add_delete("/faults/{instance}", self._clear)
@@ -184,8 +184,8 @@ class Control:
         evicted = self.orchestrator.evicted + Counter({slot: each.evicted for slot, each in present})
         return web.json_response(
             {
-                "lag_p99_s": self.lateness.quantile(0.99),
-                "lag_max_s": self.lateness.worst,
+                "lag_p99_s": self.notes.lateness.quantile(0.99),
+                "lag_max_s": self.notes.lateness.worst,
                 "faults": self.ordered,
                 "broken_requests": broken,
                 "evicted_requests": evicted,
@@ -193,6 +193,9 @@ class Control:
                 "lives": list(self.orchestrator.roster.lives),
             }
         )
+
+    async def _streams(self, _request: web.Request) -> web.Response:
+        return web.json_response(self.notes.transcripts.told())
 
     async def _faults(self, _request: web.Request) -> web.Response:
         return web.json_response([asdict(each.fault) for each in self.instances.values() if each.fault])

@@ -14,13 +14,14 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
 from controlplane.twin.engine.costs import Costs
 from controlplane.twin.engine.engine import Engine
-from controlplane.twin.live.answer import DONE, Asked, Asleep, BadRequest, Writer, parse
+from controlplane.twin.live.answer import DONE, Asked, Asleep, BadRequest, Writer, first_number, parse
 from controlplane.twin.live.exposition import Snapshot, render
 from controlplane.twin.live.faults import Fault, FaultKind
 from controlplane.twin.live.lifecycle import Phase, Record, following
 from controlplane.twin.live.pace import Lateness, Pace, Stream
 from controlplane.twin.live.roster import Roster
 from controlplane.twin.live.stats import Life, Stats
+from controlplane.twin.live.transcripts import Transcripts, request_id
 
 IDLE_CPU = 0.02
 """Processor seconds a second that an idle engine process burns: its counter never stands still."""
@@ -30,6 +31,7 @@ LIE = 0.1
 """What a lying instance says of its latencies, as a share of the truth."""
 
 MAX_BODY = 64 << 20
+ID_HEADER = "x-request-id"
 RETRY_S = 0.1
 """Between two tries of a warm-up request that was not answered."""
 
@@ -61,10 +63,18 @@ class Process:
     task: asyncio.Task[None] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What all instances of a twin write down for `/truth`."""
+
+    lateness: Lateness = field(default_factory=Lateness)
+    transcripts: Transcripts = field(default_factory=Transcripts)
+
+
 class TwinInstance:
     """An engine in a slot. Its record says where it stands; it walks from phase to phase by itself."""
 
-    def __init__(self, spec: Spec, record: Record, roster: Roster, host: str, lateness: Lateness) -> None:
+    def __init__(self, spec: Spec, record: Record, roster: Roster, host: str, notes: Notes) -> None:
         self.spec = spec
         self.record = record
         self.host = host
@@ -74,7 +84,7 @@ class TwinInstance:
         self.fault: Fault | None = None
         self.broken = 0
         self.evicted = 0
-        self._lateness = lateness
+        self._notes = notes
         self._runner: web.AppRunner | None = None
         self._frozen: bytes | None = None
         self._walk: asyncio.Task[None] | None = None
@@ -95,7 +105,7 @@ class TwinInstance:
     def _new_process(self) -> Process:
         loop = asyncio.get_running_loop()
         engine = Engine(self.spec.costs, self.spec.speed)
-        pace = Pace(engine, Stats(), self.spec.chunk, loop.time, self._lateness)
+        pace = Pace(engine, Stats(), self.spec.chunk, loop.time, self._notes.lateness)
         return Process(time.time(), self.record.started_at, pace)
 
     async def listen(self) -> None:
@@ -269,9 +279,10 @@ class TwinInstance:
             key, stream = await self._admit(asked, arrived)
         except BadRequest as error:
             self.process.http[handler, "POST", f"{error.status // 100}xx"] += 1
-            return web.json_response(error.body(), status=error.status, headers=self._headers())
+            return web.json_response(error.body(), status=error.status, headers=self._headers(request))
         self.process.http[handler, "POST", "2xx"] += 1
-        writer = Writer("chat" in handler, f"cmpl-{key}", asked.model, int(time.time()))
+        name = request_id(request.headers.get(ID_HEADER)) or f"cmpl-{key}"
+        writer = Writer("chat" in handler, f"cmpl-{key}", asked.model, int(time.time()), first_number(name))
         process = self.process
         try:
             if asked.stream:
@@ -297,7 +308,7 @@ class TwinInstance:
         self, request: web.Request, asked: Asked, stream: Stream, writer: Writer
     ) -> web.StreamResponse:
         """Headers at once, as vLLM does; then chunks as they are made."""
-        response = web.StreamResponse(headers={**self._headers(), "content-type": "text/event-stream"})
+        response = web.StreamResponse(headers={**self._headers(request), "content-type": "text/event-stream"})
         with contextlib.suppress(ConnectionResetError):  # the caller left while a chunk was written
             await response.prepare(request)
             await self._write(request, asked, stream, writer, response)
@@ -306,15 +317,19 @@ class TwinInstance:
     async def _write(
         self, request: web.Request, asked: Asked, stream: Stream, writer: Writer, response: web.StreamResponse
     ) -> None:
+        transcript, sent = self._notes.transcripts.begin(request_id(request.headers.get(ID_HEADER))), 0
         while not stream.finished or stream.pending:
             await stream.ready.wait()
             if stream.broken:
                 self._cut(request)
                 return
             if count := stream.take():
-                await response.write(writer.tokens(count))
+                transcript.add(text := writer.text(sent, count))
+                sent += count
+                await response.write(writer.tokens(text))
         tail = writer.last() + (writer.usage(asked) if asked.usage else b"") + DONE
         await response.write(tail)
+        transcript.complete = True
 
     async def _whole(
         self, request: web.Request, asked: Asked, stream: Stream, writer: Writer
@@ -325,10 +340,11 @@ class TwinInstance:
                 self._cut(request)
                 return web.Response()
             stream.ready.clear()
-        return web.json_response(writer.whole(asked), headers=self._headers())
+        return web.json_response(writer.whole(asked), headers=self._headers(request))
 
-    def _headers(self) -> dict[str, str]:
-        return {"x-twin-instance": self.slot}
+    def _headers(self, request: web.Request) -> dict[str, str]:
+        name = request_id(request.headers.get(ID_HEADER))
+        return {"x-twin-instance": self.slot} | ({} if name is None else {ID_HEADER: name})
 
     @staticmethod
     def _cut(request: web.Request) -> None:

@@ -24,10 +24,9 @@ from controlplane.twin.live.fleet import (
     seats,
     spread,
 )
-from controlplane.twin.live.instance import Spec, TwinInstance
+from controlplane.twin.live.instance import Notes, Spec, TwinInstance
 from controlplane.twin.live.lifecycle import Level, Phase, Record
 from controlplane.twin.live.orchestrator import Orchestrator
-from controlplane.twin.live.pace import Lateness
 from controlplane.twin.live.roster import Bounds, Roster, instance_id
 
 
@@ -57,11 +56,11 @@ async def serve(settings: Settings, ready: Callable[[dict[str, object]], None]) 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     placed, owners = seats(settings.fleet, settings.seed)
-    lateness = Lateness()
-    builder = Builder(settings, lateness)
+    notes = Notes()
+    builder = Builder(settings, notes)
     roster = Roster(settings.cluster, _bounds(settings, owners), time.time)
     orchestrator = Orchestrator(roster, builder.build)
-    control = Control(settings.cluster, owners, settings.host_memory_gib, orchestrator, lateness)
+    control = Control(settings.cluster, owners, settings.host_memory_gib, orchestrator, notes)
     async with contextlib.AsyncExitStack() as stack:
         address = await _listen(stack, control.application(), settings.host, settings.port)
         for node in owners:
@@ -108,8 +107,8 @@ def _record(cluster: str, seat: Seat) -> Record:
 class Builder:
     """Makes the engine of a slot. `speeds`: of cards, by node and indices."""
 
-    def __init__(self, settings: Settings, lateness: Lateness) -> None:
-        self._settings, self._lateness = settings, lateness
+    def __init__(self, settings: Settings, notes: Notes) -> None:
+        self._settings, self._notes = settings, notes
         self._plans = {plan.name: plan for plan in FLEETS[settings.fleet][0]}
         self.speeds: dict[tuple[str, tuple[int, ...]], float] = {}
 
@@ -125,7 +124,7 @@ class Builder:
             wake_s=plan.wake_s if settings.wake_s is None else settings.wake_s,
             leave_s=LEAVE_S,
         )
-        return TwinInstance(spec, record, roster, settings.host, self._lateness)
+        return TwinInstance(spec, record, roster, settings.host, self._notes)
 
     def _speed(self, record: Record) -> float:
         """Whoever comes to the same cards finds the same ones."""
