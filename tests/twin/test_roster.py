@@ -257,3 +257,14 @@ def test_a_sleeper_that_crashes_comes_back_by_loading_where_its_gpu_is_free_and_
     assert "b" not in one.records
     assert one.records["c"].instance_id == f"demo/c@{base36(int(NOW))}"
     assert walk(one, "c") == [Phase.HEALTHY, Phase.DRAINING, Phase.ASLEEP]
+
+
+def test_no_start_of_a_slot_ever_has_the_id_of_another() -> None:
+    one, place, ids = roster(), Place("small", "n1", (0,), None), []
+    for start in (1, 2):
+        one.order(order("a", Level.AWAKE, place, start))
+        one.crash(one.records["a"])
+        ids.append(one.records["a"].instance_id)
+        one.order(Order("a-3", ids[-1], Level.GONE, None))
+        walk(one, "a")
+    assert ids == [f"demo/a@{base36(int(NOW))}", f"demo/a@{base36(int(NOW) + 1)}"]

@@ -105,11 +105,18 @@ class Roster:
             return
         self._ended.add(record.instance_id)
         self.lives.append({"instance_id": record.instance_id, "phase": Phase.GONE, "at": self.clock()})
-        # An id has whole seconds: two starts within one would be taken for the same instance.
-        record.started_at = max(self.clock(), record.started_at + 1.0)
+        record.started_at = self._fresh_start(record)
         record.instance_id = instance_id(self.cluster, record.slot, record.started_at)
         record.ready_at = None
         self.enter(record, Phase.LOADING)
+
+    def _fresh_start(self, record: Record) -> float:
+        """Now, or the first whole second after it that no start of the slot had: an id has whole seconds,
+        and two starts within one would be taken for the same instance."""
+        start = max(self.clock(), record.started_at + 1.0)
+        while instance_id(self.cluster, record.slot, start) in self._ended:
+            start += 1.0
+        return start
 
     def _note(self, record: Record) -> None:
         self.lives.append({"instance_id": record.instance_id, "phase": record.phase, "at": self.clock()})
