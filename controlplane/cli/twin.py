@@ -15,10 +15,12 @@ from rich.table import Table
 from controlplane.cli.names import Name
 from controlplane.cli.numbers import Range
 from controlplane.twin.live.faults import DURATION_RANGE_S, HELP, FaultKind
-from controlplane.twin.live.fleet import FLEETS
+from controlplane.twin.live.fleet import FLEETS, HOST_MEMORY_GIB
+from controlplane.twin.live.orchestrator import WHIM_HELP, Whim
 from controlplane.twin.live.serve import Settings, announce, serve
 
 KINDS = "\n".join(f"  {kind:<9} {text}" for kind, text in HELP.items())
+WHIMS = "\n".join(f"  {kind:<9} {text}" for kind, text in WHIM_HELP.items())
 
 
 @click.group()
@@ -29,6 +31,7 @@ def command() -> None:
     Example:
       trimtab twin serve --fleet small --port 8800
       trimtab twin fault throttle chat-8b-03 --factor 0.4 --port 8800
+      trimtab twin orchestrator deaf --for 20 --port 8800
     """
 
 
@@ -54,13 +57,35 @@ def command() -> None:
     type=Range(0, 3600),
     default=20.0,
     show_default=True,
-    help="Seconds until a restarted instance serves.",
+    help="Seconds until the weights of a new or restarted instance are loaded.",
+)
+@click.option(
+    "--wake",
+    type=Range(0, 3600),
+    default=None,
+    help="Seconds until a sleeping instance is awake (default: 2, of 70B 4).",
+)
+@click.option(
+    "--host-memory",
+    type=Range(0),
+    default=HOST_MEMORY_GIB,
+    show_default=True,
+    help="GiB of host memory of a node: the weights of what sleeps there have to fit.",
 )
 def serve_command(  # noqa: PLR0913  # one parameter an option
-    *, fleet: str, cluster: str, host: str, port: int, seed: int, chunk: int, cold_start: float
+    *,
+    fleet: str,
+    cluster: str,
+    host: str,
+    port: int,
+    seed: int,
+    chunk: int,
+    cold_start: float,
+    wake: float | None,
+    host_memory: float,
 ) -> None:
     """Serve until SIGTERM. Prints one JSON line with the control port when all sockets are up."""
-    settings = Settings(fleet, cluster, host, port, seed, chunk, cold_start)
+    settings = Settings(fleet, cluster, host, port, seed, chunk, cold_start, wake, host_memory)
     try:
         asyncio.run(serve(settings, announce))
     except OSError as error:
@@ -108,6 +133,24 @@ def fault_command(  # noqa: PLR0913  # one parameter an option
         body = {"kind": kind, "instance": instance, "factor": factor, "for_s": for_s}
         answer = _call(
             port, "POST", "/faults", {key: value for key, value in body.items() if value is not None}
+        )
+    click.echo(json.dumps(answer) if as_json else " ".join(f"{key}={value}" for key, value in answer.items()))
+
+
+@command.command("orchestrator", epilog="\b\nKinds:\n" + WHIMS)
+@click.argument("kind", required=False, type=click.Choice([str(each) for each in Whim]))
+@click.option("--port", type=click.IntRange(1, 65535), required=True, help="The twin's control port.")
+@click.option(
+    "--for", "for_s", type=Range(0, min_open=True), default=None, help="Seconds until it ends by itself."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def orchestrator_command(kind: str | None, *, port: int, for_s: float | None, as_json: bool) -> None:
+    """Break the orchestrator of a running twin: KIND. Without it, show what is wrong with it now."""
+    if kind is None:
+        answer = _call(port, "GET", "/orchestrator")
+    else:
+        answer = _call(
+            port, "POST", "/orchestrator", {"kind": kind} | ({} if for_s is None else {"for_s": for_s})
         )
     click.echo(json.dumps(answer) if as_json else " ".join(f"{key}={value}" for key, value in answer.items()))
 

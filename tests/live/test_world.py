@@ -12,7 +12,7 @@ import pytest
 from controlplane.adapters.gateways.haproxy.render import CONFIG_FILE
 from controlplane.demo import stage as staging
 from controlplane.domain.explanation import Input
-from controlplane.domain.gateway import GatewayView, ServerView
+from controlplane.domain.gateway import GatewayView, ServerState, ServerView
 from controlplane.domain.ids import CycleKind, PoolName
 from controlplane.domain.plan import Decision, Outcome
 from controlplane.domain.readings import Cause, Known, PoolSignal
@@ -61,11 +61,13 @@ def causes(decision: Decision) -> dict[str, Cause]:
 
 
 def servers(report: Report) -> dict[str, ServerView]:
-    """The gateway's servers as a cycle saw them, by slot."""
+    """The gateway's servers that take traffic as a cycle saw them, by slot."""
     assert report.observation is not None
     view = report.observation.gateways["door"]
     assert isinstance(view, GatewayView)
-    rows = (row for backend in view.backends for row in backend.servers)
+    rows = (
+        row for backend in view.backends for row in backend.servers if row.state is not ServerState.CLOSED
+    )
     return {row.instance_id.rpartition("/")[2].partition("@")[0]: row for row in rows}
 
 

@@ -106,7 +106,7 @@ def test_a_crash_cuts_its_answers_and_comes_back_as_another_instance_at_the_same
     assert after["address"] == before["address"]
     assert after["instance_id"] != before["instance_id"]
     assert after["instance_id"] in {each["labels"]["instance_id"] for each in twin.json("/sd/engines")}
-    assert twin.value(slot, "vllm:generation_tokens_total") == 0
+    assert twin.value(slot, "vllm:generation_tokens_total") == 1  # its warm-up
     assert twin.json("/truth")["broken_requests"][slot] == 2
 
 

@@ -63,6 +63,25 @@ class Twin:
         samples = (each for family in self.cards(node) for each in family.samples)
         return next(each.value for each in samples if each.name == sample and each.labels["gpu"] == gpu)
 
+    def put(self, path: str, sent: Any) -> tuple[int, Any]:
+        status, body = ask(self.control, "PUT", path, sent)
+        return status, json.loads(body)
+
+    def want(self, instance_id: str, state: str, **spec: Any) -> tuple[int, Any]:
+        """Order a level; `spec` is sent where any of it is given."""
+        place = {"spec": {"lent_by": None, **spec}} if spec else {}
+        return self.put(
+            "/instances", {"action_id": "a-1", "instance_id": instance_id, "state": state, **place}
+        )
+
+    def phase(self, slot: str) -> str:
+        return str(self.instance(slot)["phase"])
+
+    def lived(self, slot: str) -> list[str]:
+        """Every phase of a slot so far, in the order in which they truly came."""
+        lives = self.json("/truth")["lives"]
+        return [each["phase"] for each in lives if f"/{slot}@" in each["instance_id"]]
+
     def order(self, kind: str, slot: str, **more: float) -> tuple[int, Any]:
         status, body = ask(self.control, "POST", "/faults", {"kind": kind, "instance": slot, **more})
         return status, json.loads(body)

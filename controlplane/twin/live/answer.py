@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
 CHARACTERS_A_TOKEN = 4
 DEFAULT_OUTPUT = 128
 LARGEST = 1_000_000
+FIRST_NUMBERS = 100_000
 DONE = b"data: [DONE]\n\n"
 
 
@@ -28,6 +30,13 @@ class UnknownModel(BadRequest):
 
     status = 404
     kind = "NotFoundError"
+
+
+class Asleep(BadRequest):
+    """Nothing is taken now: the engine sleeps, wakes or leaves."""
+
+    status = 503
+    kind = "ServiceUnavailableError"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +93,24 @@ def _prompt_length(body: dict[str, Any]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Chunks of one answer. Only what changes is formatted for each chunk."""
+    """Chunks of one answer. Only what changes is formatted for each chunk.
+
+    Tokens are numbered from `first` on, so that no two answers, and no two parts of one, read alike.
+    """
 
     chat: bool
     key: str
     model: str
     created: int
+    first: int = 0
 
-    def tokens(self, count: int) -> bytes:
-        """A chunk with `count` tokens of text."""
-        text = " tok" * count
+    def text(self, made: int, count: int) -> str:
+        """`count` tokens, after `made` of them."""
+        start = self.first + made
+        return "".join(f" t{number}" for number in range(start, start + count))
+
+    def tokens(self, text: str) -> bytes:
+        """A chunk with this text."""
         body = f'"delta":{{"content":"{text}"}}' if self.chat else f'"text":"{text}"'
         return self._chunk(f'{{"index":0,{body},"finish_reason":null}}')
 
@@ -108,7 +125,7 @@ class Writer:
 
     def whole(self, asked: Asked) -> dict[str, Any]:
         """The answer that is not streamed."""
-        text = " tok" * asked.output_tokens
+        text = self.text(0, asked.output_tokens)
         choice = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
         kind = "chat.completion" if self.chat else "text_completion"
         return {
@@ -126,6 +143,11 @@ class Writer:
             f'data: {{"id":"{self.key}","object":"{kind}","created":{self.created},'
             f'"model":{json.dumps(self.model)},"choices":[{choice}]{more}}}\n\n'
         ).encode()
+
+
+def first_number(name: str) -> int:
+    """The number of the first token of an answer of this name."""
+    return zlib.crc32(name.encode()) % FIRST_NUMBERS
 
 
 def _usage(asked: Asked) -> dict[str, int]:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from aiohttp import web
 
+from controlplane.twin.live import ledger
 from controlplane.twin.live.faults import Fault, FaultKind, parse, slot_of
-from controlplane.twin.live.fleet import GPU_TYPE, GPUS_A_NODE, HOST_MEMORY_GIB
+from controlplane.twin.live.fleet import GPU_TYPE, GPUS_A_NODE
 from controlplane.twin.live.gpu import Gpu, render
-from controlplane.twin.live.instance import TwinInstance
-from controlplane.twin.live.pace import Lateness
+from controlplane.twin.live.instance import Notes, TwinInstance
+from controlplane.twin.live.lifecycle import LISTED, UNBREAKABLE, Phase, Record
+from controlplane.twin.live.orchestrator import Orchestrator, read_json
 
 SAMPLE_S = 1.0
 """The sample period of the GPU counters, seconds."""
 
-HELD_SHARE, LOADING_SHARE = 0.9, 0.2
-"""Share of a card's memory that is taken: an engine claims its KV blocks at the start, all at once."""
+HELD_SHARE, LOADING_SHARE, ASLEEP_SHARE = 0.9, 0.2, 0.1
+"""Share of a card's memory that is taken: an engine claims its KV blocks at the start, all at once; one
+that sleeps keeps a tenth."""
+
+COMES = frozenset({Phase.REQUESTED, Phase.LOADING, Phase.WAKING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +77,17 @@ class Control:
         self,
         cluster: str,
         owners: Mapping[str, str | None],
-        instances: Mapping[str, TwinInstance],
-        lateness: Lateness,
+        host_memory_gib: float,
+        orchestrator: Orchestrator,
+        notes: Notes,
     ) -> None:
         self.cluster = cluster
         self.owners = owners
-        self.instances = instances
-        self.lateness = lateness
-        self.sampler = Sampler(instances, self._end)
+        self.host_memory_gib = host_memory_gib
+        self.orchestrator = orchestrator
+        self.instances = orchestrator.instances
+        self.notes = notes
+        self.sampler = Sampler(self.instances, self._end)
         self.exporters: dict[str, str] = {}
         self.ordered: list[dict[str, Any]] = []
 
@@ -90,11 +98,13 @@ class Control:
         app.router.add_get("/sd/gpus", self._gpus)
         app.router.add_get("/inventory", self._inventory)
         app.router.add_get("/truth", self._truth)
+        app.router.add_get("/truth/streams", self._streams)
         app.router.add_get("/faults", self._faults)
         app.router.add_post("/faults", self._order)
         app.router.add_delete("/faults/{instance}", self._clear)
         app.router.add_post("/drain/{instance}", self._drain)
         app.router.add_delete("/drain/{instance}", self._drain)
+        self.orchestrator.routes(app.router)
         return app
 
     def exporter(self, node: str) -> web.Application:
@@ -109,36 +119,37 @@ class Control:
         return app
 
     def _cards(self, node: str) -> list[Gpu]:
-        holders = {
-            gpu: instance
-            for instance in self.instances.values()
-            if instance.spec.node == node
-            for gpu in instance.spec.gpus
-        }
-        return [self._card(node, index, holders.get(index)) for index in range(GPUS_A_NODE)]
+        records = self.orchestrator.roster.records.values()
+        awake, asleep = ledger.holders(records, node), ledger.sleepers(records, node)
+        return [
+            self._card(node, index, awake.get(index), ASLEEP_SHARE * asleep.get(index, 0))
+            for index in range(GPUS_A_NODE)
+        ]
 
-    def _card(self, node: str, index: int, holder: TwinInstance | None) -> Gpu:
+    def _card(self, node: str, index: int, holder: Record | None, asleep_share: float) -> Gpu:
         if holder is None:
-            return Gpu(node, index, None, 0.0, 0.0, 1, throttled=False, memory_share=0.0)
-        duty, sequences = self.sampler.duty.get(holder.spec.slot, (0.0, 0.0))
-        throttled = holder.fault is not None and holder.fault.kind is FaultKind.THROTTLE
-        memory = LOADING_SHARE if holder.phase == "loading" else HELD_SHARE
-        seats = holder.spec.costs.max_num_seqs
-        return Gpu(
-            node, index, holder.spec.slot, duty, sequences, seats, throttled=throttled, memory_share=memory
-        )
+            return Gpu(node, index, None, 0.0, 0.0, 1, throttled=False, memory_share=asleep_share)
+        instance = self.instances[holder.slot]
+        duty, sequences = self.sampler.duty.get(holder.slot, (0.0, 0.0))
+        throttled = instance.fault is not None and instance.fault.kind is FaultKind.THROTTLE
+        memory = LOADING_SHARE if holder.phase in COMES else HELD_SHARE
+        seats = instance.spec.costs.max_num_seqs
+        share = min(1.0, memory + asleep_share)
+        return Gpu(node, index, holder.slot, duty, sequences, seats, throttled=throttled, memory_share=share)
 
     async def _engines(self, _request: web.Request) -> web.Response:
-        return web.json_response([self._target(instance) for instance in self.instances.values()])
+        return web.json_response(
+            [self._target(each) for each in self.instances.values() if each.record.phase in LISTED]
+        )
 
     def _target(self, instance: TwinInstance) -> dict[str, Any]:
-        spec = instance.spec
+        record = instance.record
         labels = {
             "cluster": self.cluster,
-            "pool": spec.pool,
-            "instance_id": instance.instance_id,
-            "node": spec.node,
-            "pod": spec.slot,
+            "pool": record.pool,
+            "instance_id": record.instance_id,
+            "node": record.node,
+            "pod": record.slot,
             "namespace": "demo",
         }
         return {"targets": [instance.address], "labels": labels}
@@ -153,58 +164,50 @@ class Control:
 
     async def _inventory(self, _request: web.Request) -> web.Response:
         nodes = [self._node(node, owner) for node, owner in self.owners.items()]
-        rows = [self._row(instance) for instance in self.instances.values()]
+        rows = self.orchestrator.rows()
         return web.json_response({"taken_at": time.time(), "nodes": nodes, "instances": rows})
 
     def _node(self, node: str, owner: str | None) -> dict[str, Any]:
-        models = sorted({each.spec.model for each in self.instances.values() if each.spec.node == node})
         return {
             "node_id": node,
             "gpu_type": GPU_TYPE,
             "gpu_count": GPUS_A_NODE,
             "pool": owner,
             "unavailable_gpus": 0,
-            "models": models,
-            "host_memory_gib": HOST_MEMORY_GIB,
-        }
-
-    def _row(self, instance: TwinInstance) -> dict[str, Any]:
-        return {
-            "instance_id": instance.instance_id,
-            "pool": instance.spec.pool,
-            "node": instance.spec.node,
-            "tp": len(instance.spec.gpus),
-            "phase": instance.phase,
-            "address": instance.address,
-            "started_at": instance.process.started_at,
-            "ready_at": instance.ready_at,
-            "lent_by": None,
+            "models": sorted(self.orchestrator.models.get(node, ())),
+            "host_memory_gib": self.host_memory_gib,
         }
 
     async def _truth(self, _request: web.Request) -> web.Response:
+        present = self.instances.items()
+        broken = self.orchestrator.broken + Counter({slot: each.broken for slot, each in present})
+        evicted = self.orchestrator.evicted + Counter({slot: each.evicted for slot, each in present})
         return web.json_response(
             {
-                "lag_p99_s": self.lateness.quantile(0.99),
-                "lag_max_s": self.lateness.worst,
+                "lag_p99_s": self.notes.lateness.quantile(0.99),
+                "lag_max_s": self.notes.lateness.worst,
                 "faults": self.ordered,
-                "broken_requests": {
-                    slot: each.broken for slot, each in self.instances.items() if each.broken
-                },
-                "speeds": {slot: each.spec.speed for slot, each in self.instances.items()},
+                "broken_requests": broken,
+                "evicted_requests": evicted,
+                "speeds": {slot: each.spec.speed for slot, each in present},
+                "lives": list(self.orchestrator.roster.lives),
             }
         )
+
+    async def _streams(self, _request: web.Request) -> web.Response:
+        return web.json_response(self.notes.transcripts.told())
 
     async def _faults(self, _request: web.Request) -> web.Response:
         return web.json_response([asdict(each.fault) for each in self.instances.values() if each.fault])
 
     async def _order(self, request: web.Request) -> web.Response:
         try:
-            fault = parse(_read(await request.read()), frozenset(self.instances), time.time())
+            fault = parse(await read_json(request), frozenset(self.instances), time.time())
         except ValueError as error:
             return web.json_response({"error": str(error)}, status=400)
         instance = self.instances[fault.slot]
-        if instance.phase == "loading":
-            problem = f"{fault.slot} is loading: nothing runs there that could break"
+        if instance.record.phase in UNBREAKABLE:
+            problem = f"{fault.slot} is {instance.record.phase}: nothing runs there that could break"
             return web.json_response({"error": problem}, status=409)
         self._end(instance)  # one fault at a time
         instance.order(fault)
@@ -216,32 +219,24 @@ class Control:
         if instance is None:
             return self._unknown(request.match_info["instance"])
         self._end(instance)
-        return web.json_response({"cleared": instance.spec.slot})
+        return web.json_response({"cleared": instance.slot})
 
     def _end(self, instance: TwinInstance) -> None:
         instance.order(None)
         for entry in self.ordered:
-            if entry["slot"] == instance.spec.slot and entry["cleared_at"] is None:
+            if entry["slot"] == instance.slot and entry["cleared_at"] is None:
                 entry["cleared_at"] = time.time()
 
     async def _drain(self, request: web.Request) -> web.Response:
         instance = self.instances.get(slot_of(request.match_info["instance"]))
         if instance is None:
             return self._unknown(request.match_info["instance"])
-        instance.drain(request.method == "POST")
-        return web.json_response({"instance": instance.spec.slot, "phase": instance.phase})
+        self.orchestrator.roster.drain(instance.record, on=request.method == "POST")
+        return web.json_response({"instance": instance.slot, "phase": instance.record.phase})
 
     def _unknown(self, name: str) -> web.Response:
         known = ", ".join(sorted(self.instances))
         return web.json_response({"error": f"unknown instance {name!r}; known: {known}"}, status=404)
-
-
-def _read(raw: bytes) -> object:
-    """JSON is UTF-8 whatever a header says of its charset. ValueError says what is wrong."""
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise ValueError("the body is not JSON, or nested too deeply") from error
 
 
 __all__ = ["Control", "Fault"]

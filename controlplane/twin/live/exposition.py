@@ -34,6 +34,7 @@ HTTP_HIGHR = (
 )  # fmt: skip
 HTTP_LOWR = (0.1, 0.5, 1.0)
 HANDLERS = ("/v1/chat/completions", "/v1/completions", "/v1/models")
+SLEEP_STATES = ("awake", "weights_offloaded", "discard_all")
 KEPT = 1024
 """Texts kept, one of each kind for a start of an instance."""
 
@@ -61,7 +62,8 @@ Rows = Sequence[tuple[Mapping[str, str], float]]
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """What the engine says of itself at one scrape. `created` in epoch seconds, `cpu_s`: processor
-    seconds of the process, `http`: requests by handler, method and class of status."""
+    seconds of the process, `http`: requests by handler, method and class of status; `asleep`: its weights
+    are in host memory."""
 
     model: str
     running: int
@@ -71,6 +73,7 @@ class Snapshot:
     created: float
     cpu_s: float
     http: Mapping[tuple[str, str, str], int]
+    asleep: bool = False
 
 
 def render(snapshot: Snapshot, stats: Stats) -> bytes:
@@ -130,6 +133,9 @@ def _moving(now: Snapshot, stats: Stats) -> Iterator[Metric]:
     reasons: Rows = [({**own, "reason": "capacity"}, now.waiting), ({**own, "reason": "deferred"}, 0.0)]
     yield _gauge("vllm:num_requests_waiting_by_reason", reasons)
     yield _gauge("vllm:kv_cache_usage_perc", [(own, now.kv_use)])
+    state = "weights_offloaded" if now.asleep else "awake"
+    states: Rows = [({**own, "sleep_state": each}, float(each == state)) for each in SLEEP_STATES]
+    yield _gauge("vllm:engine_sleep_state", states)
     for name, count in (
         ("num_preemptions", stats.preemptions),
         ("prompt_tokens", stats.prompt_tokens),
@@ -161,12 +167,6 @@ def _steady(model: str, kv_tokens: int, created: float) -> Iterator[Metric]:
     """What stays the same for the life of a process."""
     yield from _runtime(created)
     yield from _unused(model, created)
-    own = _labels(model)
-    states = ("awake", "weights_offloaded", "discard_all")
-    yield _gauge(
-        "vllm:engine_sleep_state",
-        [({**own, "sleep_state": state}, float(state == "awake")) for state in states],
-    )
     sizes = {
         "block_size": str(BLOCK_TOKENS),
         "engine": "0",

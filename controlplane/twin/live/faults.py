@@ -60,9 +60,9 @@ def parse(body: object, slots: frozenset[str], now: float) -> Fault:
         raise ValueError(f"unknown kind {kind!r}; known: {', '.join(FaultKind)}")
     if slot not in slots:
         raise ValueError(f"unknown instance {body.get('instance')!r}; known: {', '.join(sorted(slots))}")
-    factor = _number(body, "factor", DEFAULT_FACTOR, FACTOR_RANGE)
+    factor = number(body, "factor", DEFAULT_FACTOR, FACTOR_RANGE)
     for_s = body.get("for_s")
-    until = None if for_s is None else now + _number(body, "for_s", 0.0, DURATION_RANGE_S)
+    until = None if for_s is None else now + number(body, "for_s", 0.0, DURATION_RANGE_S)
     return Fault(FaultKind(kind), slot, factor, now, until)
 
 
@@ -71,7 +71,8 @@ def slot_of(name: str) -> str:
     return name.rpartition("/")[2].partition("@")[0]
 
 
-def _number(body: dict[str, object], field: str, default: float, allowed: tuple[float, float]) -> float:
+def number(body: dict[str, object], field: str, default: float, allowed: tuple[float, float]) -> float:
+    """A field's number. ValueError where it is none, or outside `allowed`."""
     value = body.get(field, default)
     low, high = allowed
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 import yaml
@@ -16,11 +16,20 @@ GPU_TYPE = "H100"
 SPREAD = 0.03
 SPREAD_LIMIT = 0.10
 HOST_MEMORY_GIB = 2048.0
+"""Of a node; the weights of what sleeps there have to fit."""
+
+BUFFER = "buffer"
+"""Who lends what stands on a node that belongs to no pool."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """A pool of the twin. `seats`: max_num_seqs, small so that two cores can play the whole fleet."""
+    """A pool of the twin. `seats`: max_num_seqs, small so that two cores can play the whole fleet.
+
+    `instances` stand on nodes of the pool's own, or, where `lent_by` says so, on the buffer;
+    `sleepers` sleep there besides. `weights_gib`: host memory that one asleep takes. `wake_s`,
+    `cold_start_s`: seconds until it is awake, or loaded (None: as long as the command says).
+    """
 
     name: str
     model: str
@@ -28,24 +37,31 @@ class PoolPlan:
     tp: int
     instances: int
     seats: int
+    weights_gib: float = 16.0
+    wake_s: float = 2.0
+    cold_start_s: float | None = None
+    lent_by: str | None = None
+    sleepers: int = 0
+    managed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Where one instance sits."""
+    """Where one instance sits at the start."""
 
     slot: str
     pool: PoolPlan
     node: str
     gpus: tuple[int, ...]
     speed: float
+    asleep: bool = False
 
 
 SMALL = (
-    PoolPlan("chat-8b", "llama-3.1-8b", "llama-3.1-8b-h100-tp1", 1, 12, 6),
-    PoolPlan("batch-eval", "eval-8b", "eval-8b-h100-tp1", 1, 4, 6),
-    PoolPlan("reason-70b", "llama-3.1-70b", "llama-3.1-70b-h100-tp4", 4, 4, 6),
-    PoolPlan("vision", "vision-12b", "vision-12b-h100-tp2", 2, 4, 6),
+    PoolPlan("chat-8b", "llama-3.1-8b", "llama-3.1-8b-h100-tp1", 1, 12, 6, sleepers=4),
+    PoolPlan("batch-eval", "eval-8b", "eval-8b-h100-tp1", 1, 4, 6, lent_by=BUFFER, managed=True),
+    PoolPlan("reason-70b", "llama-3.1-70b", "llama-3.1-70b-h100-tp4", 4, 4, 6, weights_gib=140.0, wake_s=4.0),
+    PoolPlan("vision", "vision-12b", "vision-12b-h100-tp2", 2, 4, 6, weights_gib=24.0),
 )
 SMALL_NODES = 6
 
@@ -56,24 +72,53 @@ FLEETS: Mapping[str, tuple[tuple[PoolPlan, ...], int]] = {"small": (SMALL, SMALL
 def seats(name: str, seed: int) -> tuple[list[Seat], dict[str, str | None]]:
     """All instances of a fleet, and each node's pool (None: buffer). Speeds: a healthy spread.
 
-    Nodes are filled in order; a node belongs to the pool that placed the first instance there.
+    Pools fill nodes of their own in order; what is lent, and what sleeps, fills the first node of the buffer.
     """
     plans, nodes = FLEETS[name]
+    own = {plan.name: range(first, last) for plan, first, last in _nodes_of_their_own(plans)}
+    owner: dict[str, str | None] = {f"n{number + 1}": None for number in range(nodes)}
+    owner |= {f"n{number + 1}": pool for pool, numbers in own.items() for number in numbers}
+    buffer = sum(map(len, own.values())) * GPUS_A_NODE
     rng = random.Random(seed)  # noqa: S311 - a spread of card speeds, no secret
-    placed: list[Seat] = []
-    owner: dict[str, str | None] = {f"n{number}": None for number in range(1, nodes + 1)}
-    cursor = 0
+    awake = [
+        _seat(plan, f"{plan.name}-{number + 1:02d}", first + number * plan.tp, spread(rng))
+        for plan in plans
+        for first in [own[plan.name].start * GPUS_A_NODE if plan.name in own else buffer]
+        for number in range(plan.instances)
+    ]
+    asleep = [
+        replace(_seat(plan, f"{plan.name}-s{number:02d}", cursor, spread(rng)), asleep=True)
+        for plan, number, cursor in _beds(plans, buffer)
+    ]
+    return awake + asleep, owner
+
+
+def _nodes_of_their_own(plans: Iterable[PoolPlan]) -> Iterator[tuple[PoolPlan, int, int]]:
+    """Each pool that has nodes of its own, the number of the first, and of the one after its last; from 0."""
+    first = 0
     for plan in plans:
-        for number in range(1, plan.instances + 1):
-            node = f"n{cursor // GPUS_A_NODE + 1}"
-            first = cursor % GPUS_A_NODE
-            speed = 1.0 + max(-SPREAD_LIMIT, min(SPREAD_LIMIT, rng.gauss(0.0, SPREAD)))
-            placed.append(
-                Seat(f"{plan.name}-{number:02d}", plan, node, tuple(range(first, first + plan.tp)), speed)
-            )
-            owner[node] = owner[node] or plan.name
+        if plan.lent_by is None:
+            last = first - (-plan.instances * plan.tp // GPUS_A_NODE)
+            yield plan, first, last
+            first = last
+
+
+def _beds(plans: Iterable[PoolPlan], cursor: int) -> Iterator[tuple[PoolPlan, int, int]]:
+    """Pool, number and first GPU of each that sleeps at the start."""
+    for plan in plans:
+        for number in range(1, plan.sleepers + 1):
+            yield plan, number, cursor
             cursor += plan.tp
-    return placed, owner
+
+
+def _seat(plan: PoolPlan, slot: str, cursor: int, speed: float) -> Seat:
+    first = cursor % GPUS_A_NODE
+    return Seat(slot, plan, f"n{cursor // GPUS_A_NODE + 1}", tuple(range(first, first + plan.tp)), speed)
+
+
+def spread(rng: random.Random) -> float:
+    """The speed of one instance's cards, 1.0 as the profile says."""
+    return 1.0 + max(-SPREAD_LIMIT, min(SPREAD_LIMIT, rng.gauss(0.0, SPREAD)))
 
 
 def profile_of(name: str) -> Mapping[str, object]:

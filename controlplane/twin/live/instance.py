@@ -7,17 +7,21 @@ import contextlib
 import socket
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from aiohttp import web
+from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
 from controlplane.twin.engine.costs import Costs
 from controlplane.twin.engine.engine import Engine
-from controlplane.twin.live.answer import DONE, Asked, BadRequest, Writer, parse
+from controlplane.twin.live.answer import DONE, Asked, Asleep, BadRequest, Writer, first_number, parse
 from controlplane.twin.live.exposition import Snapshot, render
 from controlplane.twin.live.faults import Fault, FaultKind
+from controlplane.twin.live.lifecycle import Phase, Record, following
 from controlplane.twin.live.pace import Lateness, Pace, Stream
+from controlplane.twin.live.roster import Roster
 from controlplane.twin.live.stats import Life, Stats
+from controlplane.twin.live.transcripts import Transcripts, request_id
 
 IDLE_CPU = 0.02
 """Processor seconds a second that an idle engine process burns: its counter never stands still."""
@@ -27,77 +31,85 @@ LIE = 0.1
 """What a lying instance says of its latencies, as a share of the truth."""
 
 MAX_BODY = 64 << 20
+ID_HEADER = "x-request-id"
+RETRY_S = 0.1
+"""Between two tries of a warm-up request that was not answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What an instance is. `gpus`: indices on its node; `chunk`: tokens in one streamed chunk;
-    `speed`: of its cards, 1.0 as the profile says; `cold_start_s`: seconds until it serves."""
+    """What an instance is. `chunk`: tokens in one streamed chunk; `speed`: of its cards, 1.0 as the
+    profile says. `cold_start_s`, `wake_s`, `leave_s`: seconds that loading its weights, waking, and
+    falling asleep or ending take."""
 
-    cluster: str
-    slot: str
-    pool: str
     model: str
-    node: str
-    gpus: tuple[int, ...]
     costs: Costs
     chunk: int
     speed: float
     cold_start_s: float
+    wake_s: float
+    leave_s: float
 
 
 @dataclass(slots=True)
 class Process:
-    """One start of the engine: everything that a crash loses."""
+    """One start of the engine: everything that a crash loses. `born`: when it really began; `created`:
+    the start that its id names."""
 
-    started_at: float
+    born: float
+    created: float
     pace: Pace
     http: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     task: asyncio.Task[None] | None = None
 
 
-class TwinInstance:
-    """A slot with an engine in it. `phase` is one of loading, serving, draining."""
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What all instances of a twin write down for `/truth`."""
 
-    def __init__(self, spec: Spec, host: str, lateness: Lateness) -> None:
+    lateness: Lateness = field(default_factory=Lateness)
+    transcripts: Transcripts = field(default_factory=Transcripts)
+
+
+class TwinInstance:
+    """An engine in a slot. Its record says where it stands; it walks from phase to phase by itself."""
+
+    def __init__(self, spec: Spec, record: Record, roster: Roster, host: str, notes: Notes) -> None:
         self.spec = spec
+        self.record = record
         self.host = host
+        self._roster = roster
         self._held = hold_port(host)
-        self.phase = "loading"
-        self.ready_at: float | None = None
+        self.address = f"{host}:{self._held.getsockname()[1]}"
         self.fault: Fault | None = None
         self.broken = 0
-        self._lateness = lateness
+        self.evicted = 0
+        self._notes = notes
         self._runner: web.AppRunner | None = None
         self._frozen: bytes | None = None
-        self._rebirth: asyncio.Task[None] | None = None
+        self._walk: asyncio.Task[None] | None = None
+        self._walking: Phase | None = None
         self._open = 0
-        self.process = self._new_process(time.time())
+        self.process = self._new_process()
 
     @property
-    def address(self) -> str:
-        """`host:port` of its socket."""
-        return f"{self.host}:{self._held.getsockname()[1]}"
-
-    @property
-    def instance_id(self) -> str:
-        """`<cluster>/<slot>@<start in base 36>`: a new start is a new instance."""
-        return f"{self.spec.cluster}/{self.spec.slot}@{base36(int(self.process.started_at))}"
+    def slot(self) -> str:
+        """The name that stays when it starts anew."""
+        return self.record.slot
 
     @property
     def engine(self) -> Engine:
         """The engine of the present start."""
         return self.process.pace.engine
 
-    def _new_process(self, started_at: float) -> Process:
+    def _new_process(self) -> Process:
         loop = asyncio.get_running_loop()
         engine = Engine(self.spec.costs, self.spec.speed)
-        return Process(started_at, Pace(engine, Stats(), self.spec.chunk, loop.time, self._lateness))
+        pace = Pace(engine, Stats(), self.spec.chunk, loop.time, self._notes.lateness)
+        return Process(time.time(), self.record.started_at, pace)
 
-    async def start(self, *, loaded: bool) -> None:
-        """Serve, at once where the weights are `loaded`, else after the cold start."""
-        if not loaded:
-            await asyncio.sleep(self.spec.cold_start_s)
+    async def listen(self) -> None:
+        """Answer on its socket. Raises OSError."""
         app = web.Application(client_max_size=MAX_BODY)
         app.router.add_post("/v1/chat/completions", self._complete)
         app.router.add_post("/v1/completions", self._complete)
@@ -109,23 +121,67 @@ class TwinInstance:
         port = self._held.getsockname()[1]
         await web.TCPSite(self._runner, self.host, port, backlog=1024, reuse_address=True).start()
         self.process.task = asyncio.create_task(self.process.pace.run())
-        self.phase, self.ready_at = "serving", time.time()
 
     async def stop(self) -> None:
         """Close the socket and every stream."""
-        self.process.pace.break_all()
-        for task in (self.process.task, self._rebirth):
-            if task is not None and task is not asyncio.current_task():
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
-        await self._close()
+        if self._walk is not None and self._walk is not asyncio.current_task():
+            self._walk.cancel()
+            await asyncio.wait({self._walk})
+        await self._end_process()
         self._held.close()
 
-    async def _close(self) -> None:
+    async def _end_process(self) -> None:
+        self.process.pace.break_all()
+        if self.process.task is not None:
+            self.process.task.cancel()
+            await asyncio.wait({self.process.task})
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    def follow(self) -> None:
+        """Walk on from the phase that an order put it in; a walk that may go on does."""
+        before = self._walk
+        if before is None or before.done() or self.record.phase is not self._walking:
+            if before is not None:
+                before.cancel()
+            self._walk = asyncio.create_task(self._walk_on(before))
+
+    async def _walk_on(self, before: asyncio.Task[None] | None) -> None:
+        """Phase after phase, until what is wanted is so."""
+        if before is not None:
+            await asyncio.wait({before})
+        while following(self.record) is not None:
+            self._walking = self.record.phase
+            await self._work()
+            if (phase := following(self.record)) is Phase.GONE:
+                await self.stop()
+            if phase is not None:
+                self._roster.enter(self.record, phase)
+
+    async def _work(self) -> None:
+        """What takes time in the present phase."""
+        match self.record.phase:
+            case Phase.LOADING:
+                await asyncio.sleep(self.spec.cold_start_s)
+                await self.listen()
+            case Phase.WARMING:
+                await self._warm_up()
+            case Phase.WAKING:
+                await asyncio.sleep(self.spec.wake_s)
+            case Phase.DRAINING:
+                self.evicted += self.process.pace.evict()
+                await asyncio.sleep(self.spec.leave_s)
+            case Phase.ASLEEP if following(self.record) is Phase.GONE:
+                await asyncio.sleep(self.spec.leave_s)
+
+    async def _warm_up(self) -> None:
+        """A completion of one token over its own socket, until one is answered."""
+        url = f"http://{self.address}/v1/completions"
+        sent = {"model": self.spec.model, "prompt": "Warm up.", "max_tokens": 1}
+        async with ClientSession(timeout=ClientTimeout(total=None)) as session:
+            while not await _answered(session, url, sent):
+                await asyncio.sleep(RETRY_S)
 
     def order(self, fault: Fault | None) -> None:
         """Put a fault in force, or (None) clear the one that is. A crash takes its course."""
@@ -139,24 +195,27 @@ class TwinInstance:
         else:
             pace.resume()
         if kind is FaultKind.CRASH:
-            self.phase, self.ready_at = "loading", None
-            self._rebirth = asyncio.create_task(self._crash())
+            self._crash()
 
-    def drain(self, on: bool) -> None:
-        """Say that it is leaving (or that it stays after all); whoever routes has to act on it."""
-        if self.phase in {"serving", "draining"}:
-            self.phase = "draining" if on else "serving"
-
-    async def _crash(self) -> None:
+    def _crash(self) -> None:
         self.broken += self._open
         self.process.pace.break_all()
-        if self.process.task is not None:
-            self.process.task.cancel()
-        await self._close()
-        # An id has whole seconds: two starts within one would be taken for the same instance.
-        self.process = self._new_process(max(time.time(), self.process.started_at + 1.0))
+        self._roster.crash(self.record)
+        self._walking = self.record.phase
+        if self._walk is not None:
+            self._walk.cancel()
+        self._walk = asyncio.create_task(self._come_back(self._walk))
+
+    async def _come_back(self, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+        await self._end_process()
         self.fault = None
-        await self.start(loaded=False)
+        if self.record.phase is Phase.GONE:
+            self._held.close()
+            return
+        self.process = self._new_process()
+        await self._walk_on(None)
 
     @property
     def _kind(self) -> FaultKind | None:
@@ -187,14 +246,15 @@ class TwinInstance:
 
     def _snapshot(self, *, lying: bool) -> Snapshot:
         process, engine = self.process, self.engine
-        age = time.time() - process.started_at
+        age = time.time() - process.born
         return Snapshot(
             model=self.spec.model,
             running=0 if lying else len(engine.running),
             waiting=0 if lying else len(engine.waiting),
             kv_use=0.0 if lying else engine.kv_use,
             kv_tokens=self.spec.costs.kv_tokens,
-            created=process.started_at,
+            created=process.created,
+            asleep=self.record.phase is Phase.ASLEEP,
             cpu_s=round(5.0 + IDLE_CPU * age + BUSY_CPU * process.pace.stats.busy_s, 2),
             http=process.http,
         )
@@ -214,13 +274,15 @@ class TwinInstance:
         arrived = asyncio.get_running_loop().time()
         handler = request.path
         try:
+            self._awake()
             asked = parse(await request.read(), self.spec.model)
             key, stream = await self._admit(asked, arrived)
         except BadRequest as error:
-            self.process.http[handler, "POST", "4xx"] += 1
-            return web.json_response(error.body(), status=error.status, headers=self._headers())
+            self.process.http[handler, "POST", f"{error.status // 100}xx"] += 1
+            return web.json_response(error.body(), status=error.status, headers=self._headers(request))
         self.process.http[handler, "POST", "2xx"] += 1
-        writer = Writer("chat" in handler, f"cmpl-{key}", asked.model, int(time.time()))
+        name = request_id(request.headers.get(ID_HEADER)) or f"cmpl-{key}"
+        writer = Writer("chat" in handler, f"cmpl-{key}", asked.model, int(time.time()), first_number(name))
         process = self.process
         try:
             if asked.stream:
@@ -229,8 +291,13 @@ class TwinInstance:
         finally:
             process.pace.give_up(key)  # does nothing where it is finished
 
+    def _awake(self) -> None:
+        if not self.record.accepts:
+            raise Asleep(f"the engine is {self.record.phase}: it takes no requests")
+
     async def _admit(self, asked: Asked, arrived: float) -> tuple[int, Stream]:
         await asyncio.sleep(self.spec.costs.ttft_overhead_ms / 1000.0)
+        self._awake()
         life = Life(asked.prompt_tokens, asked.output_tokens, arrived)
         try:
             return self.process.pace.submit(life)
@@ -241,7 +308,7 @@ class TwinInstance:
         self, request: web.Request, asked: Asked, stream: Stream, writer: Writer
     ) -> web.StreamResponse:
         """Headers at once, as vLLM does; then chunks as they are made."""
-        response = web.StreamResponse(headers={**self._headers(), "content-type": "text/event-stream"})
+        response = web.StreamResponse(headers={**self._headers(request), "content-type": "text/event-stream"})
         with contextlib.suppress(ConnectionResetError):  # the caller left while a chunk was written
             await response.prepare(request)
             await self._write(request, asked, stream, writer, response)
@@ -250,15 +317,19 @@ class TwinInstance:
     async def _write(
         self, request: web.Request, asked: Asked, stream: Stream, writer: Writer, response: web.StreamResponse
     ) -> None:
+        transcript, sent = self._notes.transcripts.begin(request_id(request.headers.get(ID_HEADER))), 0
         while not stream.finished or stream.pending:
             await stream.ready.wait()
             if stream.broken:
                 self._cut(request)
                 return
             if count := stream.take():
-                await response.write(writer.tokens(count))
+                transcript.add(text := writer.text(sent, count))
+                sent += count
+                await response.write(writer.tokens(text))
         tail = writer.last() + (writer.usage(asked) if asked.usage else b"") + DONE
         await response.write(tail)
+        transcript.complete = True
 
     async def _whole(
         self, request: web.Request, asked: Asked, stream: Stream, writer: Writer
@@ -269,10 +340,11 @@ class TwinInstance:
                 self._cut(request)
                 return web.Response()
             stream.ready.clear()
-        return web.json_response(writer.whole(asked), headers=self._headers())
+        return web.json_response(writer.whole(asked), headers=self._headers(request))
 
-    def _headers(self) -> dict[str, str]:
-        return {"x-twin-instance": self.spec.slot}
+    def _headers(self, request: web.Request) -> dict[str, str]:
+        name = request_id(request.headers.get(ID_HEADER))
+        return {"x-twin-instance": self.slot} | ({} if name is None else {ID_HEADER: name})
 
     @staticmethod
     def _cut(request: web.Request) -> None:
@@ -293,11 +365,10 @@ def hold_port(host: str) -> socket.socket:
     return kept
 
 
-def base36(number: int) -> str:
-    """A whole number in base 36, digits before letters."""
-    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
-    text = ""
-    while number:
-        number, rest = divmod(number, 36)
-        text = digits[rest] + text
-    return text or "0"
+async def _answered(session: ClientSession, url: str, sent: Mapping[str, object]) -> bool:
+    try:
+        async with session.post(url, json=sent) as answer:
+            await answer.read()
+            return answer.status == web.HTTPOk.status_code
+    except ClientError:
+        return False

@@ -123,6 +123,18 @@ class Pace:
         self.streams.clear()
         return count
 
+    def evict(self) -> int:
+        """Cut every open stream and forget it, as an engine does that falls asleep. How many there were."""
+        self._catch_up(self.clock())
+        cut = 0
+        for key, stream in list(self.streams.items()):
+            if key in self.streams:  # else it was finished meanwhile
+                self.give_up(key)
+                stream.broken = True
+                stream.ready.set()
+                cut += 1
+        return cut
+
     async def run(self) -> None:
         """Finish steps as their time comes, until cancelled. Idle, it sleeps."""
         while True:
