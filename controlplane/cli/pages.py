@@ -17,6 +17,9 @@ from controlplane.cli.record import database_option, reader, stamp
 from controlplane.domain.words import sentence
 from controlplane.ports import PageStatus
 
+_WIDTH_MIN = 180
+"""Columns of the list: an id that is cut is none, so a narrower window breaks lines instead."""
+
 _STATUS = click.Choice([each.value for each in PageStatus])
 
 
@@ -79,7 +82,10 @@ def _list(rows: Sequence[Page], limit: int, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([_row(each) for each in rows]))
         return
-    Console().print(_table(rows) if rows else "No page matches. Widen --since, or drop a filter.")
+    if rows:
+        Console(width=max(Console().width, _WIDTH_MIN)).print(_table(rows))
+    else:
+        click.echo("No page matches. Widen --since, or drop a filter.")
     if len(rows) == limit:
         click.echo(f"more: --before {rows[-1].id}", err=True)
 
@@ -100,7 +106,11 @@ def _unknown(record: Reader, id_: PageId) -> NoReturn:
 
 
 def _about(record: Reader, page: Page) -> list[str]:
-    times = "once" if page.notifications == 1 else f"{page.notifications} times"
+    times = (
+        "once"
+        if page.notifications == 1
+        else f"{page.notifications} times, last at {stamp(page.last_seen_at)}"
+    )
     until = "" if page.resolved_at is None else f", ended {stamp(page.resolved_at)}"
     head = f"{page.alertname} ({page.severity or 'no severity'}) of {page.pool or 'no pool'}: {page.status}"
     lines = [f"{head} since {stamp(page.id.starts_at)}{until}, told {times}"]
@@ -161,10 +171,8 @@ def _decided(row: Listed) -> dict[str, Any]:
 
 def _table(rows: Sequence[Page]) -> Table:
     table = Table(box=None)
-    for title in ("since (UTC)", "alert", "severity", "pool", "status", "times"):
-        table.add_column(title, no_wrap=True)
-    for title in ("decision", "page"):
-        table.add_column(title, overflow="fold")  # an id that is cut is none
+    for title in ("since (UTC)", "alert", "severity", "pool", "status", "times", "decision", "page"):
+        table.add_column(title, overflow="fold")
     for row in rows:
         cells = (row.alertname, row.severity, row.pool, row.status, f"{row.notifications}x")
         ids = (str(row.decision or ""), str(row.id))

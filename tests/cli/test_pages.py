@@ -73,8 +73,9 @@ def test_the_list_says_since_when_what_where_how_often_and_which_decision(trimta
 
 
 def test_an_id_is_whole_however_narrow_the_window(trimtab: Trimtab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    assert "…" not in trimtab("--pool", "chat-8b").stdout
+    monkeypatch.setenv("COLUMNS", "60")
+    assert "demo:capacity:1:chat-8b" in trimtab().stdout
+    assert LATE in trimtab().stdout
 
 
 def test_the_list_can_be_narrowed_and_goes_on_where_it_ended(trimtab: Trimtab) -> None:
@@ -91,7 +92,7 @@ def test_one_page_is_shown_with_its_runbook_and_what_changed_around_it_in_words(
     lines = trimtab(LATE).stdout.splitlines()
     assert lines[0] == (
         "P95OverTarget (page) of chat-8b: resolved since 2027-01-15T08:00:00Z, "
-        "ended 2027-01-15T08:01:00Z, told 2 times"
+        "ended 2027-01-15T08:01:00Z, told 2 times, last at 2027-01-15T08:01:01Z"
     )
     assert "  runbook: alerts/runbooks/P95OverTarget.md" in lines
     assert any(
