@@ -14,6 +14,8 @@ PURPOSE: Mapping[str, str] = {
     "prometheus": "scrapes the engines and answers the loop's queries",
     "promtool": "checks and tests the recording rules",
     "haproxy": "is the gateway",
+    "prometheus-alertmanager": "groups alerts and sends them as pages",
+    "amtool": "checks Alertmanager's configuration",
 }
 """The binaries we start, and what for."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from controlplane.domain.fleet import Inventory, Life, Place
@@ -196,3 +197,46 @@ class Lease(Protocol):
     def held(self) -> bool: ...
 
     def release(self) -> None: ...
+
+
+class PageStatus(StrEnum):
+    """Whether an alert still holds."""
+
+    FIRING = "firing"
+    RESOLVED = "resolved"
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """One alert as somebody was told of it. Instants in epoch seconds; `ends_at` None while it fires.
+
+    `fingerprint` (hexadecimal) is of its labels: with `starts_at` it names one page of a cluster.
+    `pool` is empty for an alert about no pool; `severity`, `summary` and `runbook` where it has none.
+    """
+
+    cluster: str
+    fingerprint: str
+    starts_at: float
+    ends_at: float | None
+    alertname: str
+    severity: str
+    pool: str
+    labels: Mapping[str, str]
+    summary: str
+    runbook: str
+
+    @property
+    def status(self) -> PageStatus:
+        """Firing until it has ended."""
+        return PageStatus.FIRING if self.ends_at is None else PageStatus.RESOLVED
+
+
+class Pages(Protocol):
+    """The pages on record. Told of one alert many times, it keeps one page and counts."""
+
+    def keep(self, notified: Sequence[Notified], at: float) -> Sequence[Notified]:
+        """Commit all of it or nothing. Answers what was news: pages that began, or that ended.
+
+        Raises Unavailable, or Conflict where another writer was at it; telling again does no harm.
+        """
+        ...

@@ -118,15 +118,25 @@ class CadenceSettings:
 
 @dataclass(frozen=True, slots=True)
 class ListenSettings:
-    """Where our own `/metrics` and `/healthz` answer. Port 0: any free one."""
+    """Where our own `/metrics`, `/healthz` and `/alerts` answer. Port 0: any free one."""
 
     host: str = "127.0.0.1"
     port: int = 9750
 
 
 @dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    """Alertmanager's way in (`/alerts`). `token`: the bearer token that it must show."""
+
+    token: SecretRef
+
+
+@dataclass(frozen=True, slots=True)
 class FleetSettings:
-    """All of `fleet.yaml`. `cluster` is a DNS label, and the first column of every key."""
+    """All of `fleet.yaml`. `cluster` is a DNS label, and the first column of every key.
+
+    `webhook` None: nobody may send pages here.
+    """
 
     cluster: str
     prometheus: PrometheusSettings
@@ -135,3 +145,4 @@ class FleetSettings:
     database: DatabaseSettings = field(default_factory=DatabaseSettings)
     cadence: CadenceSettings = field(default_factory=CadenceSettings)
     listen: ListenSettings = field(default_factory=ListenSettings)
+    webhook: WebhookSettings | None = None

@@ -21,6 +21,7 @@ from controlplane.adapters.prometheus.asks import Mode as Series
 from controlplane.adapters.prometheus.client import PrometheusClient
 from controlplane.adapters.prometheus.source import PrometheusSource
 from controlplane.adapters.sql.open import Record, open_record
+from controlplane.adapters.sql.pages import SqlPages
 from controlplane.domain.fleet import Instance
 from controlplane.domain.ids import CycleKind
 from controlplane.domain.policy import Mode, Policies
@@ -31,6 +32,7 @@ from controlplane.settings import FleetSettings, GatewaySettings, OrchestratorKi
 from controlplane.telemetry.exporter import Exporter, Told
 from controlplane.telemetry.http import Endpoint
 from controlplane.telemetry.news import News
+from controlplane.telemetry.webhook import Webhook
 
 log = logging.getLogger("trimtab")
 
@@ -161,9 +163,9 @@ def controller(
         stack.callback(record.lease.release)
         loop = stack.enter_context(open_loop(settings, record, clock, inline=options.inline, stop=stop))
         runner = Runner(_work(loop, policies, told), _intervals(settings), clock)
-        endpoint = Endpoint(
-            settings.listen.host, settings.listen.port, Exporter(told, runner.health), runner.health
-        )
+        listen, webhook = settings.listen, _webhook(settings, record, clock, told)
+        exporter = Exporter(told, runner.health)
+        endpoint = Endpoint(listen.host, listen.port, exporter, runner.health, webhook)
         stack.callback(endpoint.close)
         yield Controller(runner, endpoint, stop)
 
@@ -205,6 +207,14 @@ def _work(loop: Loop, policies: FollowedPolicies, told: Told) -> Callable[[Cycle
 def _intervals(settings: FleetSettings) -> Mapping[CycleKind, float]:
     cadence = settings.cadence
     return {CycleKind.WEIGHTS: cadence.weights_s, CycleKind.CAPACITY: cadence.capacity_s}
+
+
+def _webhook(settings: FleetSettings, record: Record, clock: Clock, told: Told) -> Webhook | None:
+    """Raises InvalidConfig where its token can't be read: the first page would be late to find out."""
+    if settings.webhook is None:
+        return None
+    settings.webhook.token.read()
+    return Webhook(settings.webhook.token, SqlPages(record.engine), settings.cluster, clock.wall, told.paged)
 
 
 def _record(settings: FleetSettings, options: Options) -> Record:

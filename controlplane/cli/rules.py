@@ -1,4 +1,5 @@
-"""`trimtab rules`: what a Prometheus needs to speak our vocabulary: recording rules, and what to scrape."""
+"""`trimtab rules`: what a Prometheus needs to speak our vocabulary (recording rules, what to scrape), and
+what an Alertmanager needs to page."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ from typing import Any
 
 import click
 
+from controlplane.adapters.alertmanager.config import PagingPlan, alertmanager_config
 from controlplane.adapters.engines.compare import compare
 from controlplane.adapters.engines.rules import recording_rules, recording_text
 from controlplane.adapters.engines.template import Rendering
-from controlplane.adapters.policyfiles.leaves import seconds
+from controlplane.adapters.policyfiles.leaves import URL, seconds, shown
 from controlplane.adapters.prometheus.config import ScrapePlan, prometheus_config
 from controlplane.cli.names import Name
 from controlplane.ports import InvalidConfig
@@ -31,11 +33,21 @@ def _seconds(ctx: click.Context, param: click.Parameter, text: str) -> float:  #
         ) from None
 
 
+def _url(ctx: click.Context, param: click.Parameter, text: str) -> str:  # noqa: ARG001
+    """An address without a secret in it, as in fleet.yaml."""
+    try:
+        return str(URL.read(text))
+    except ValueError as error:
+        said = f" ({error})" if str(error) else ""
+        raise click.BadParameter(f"{shown(text)}{said}, allowed: {URL.allowed}") from None
+
+
 @click.group()
 def command() -> None:
     """Recording rules: every engine's dialect translated into one set of series.
 
-    The loop, dashboards and alerts all read these series and no raw ones.
+    The loop, dashboards and alerts all read these series and no raw ones. Beside them: what
+    Prometheus is to scrape, and how Alertmanager is to page.
     """
 
 
@@ -90,6 +102,7 @@ class _Named(click.ParamType[tuple[str, str]]):
 @click.option("--gateway", "gateways", type=_Named(), multiple=True, help="HAProxy's own exporter.")
 @click.option("--door", "doors", type=_Named(), multiple=True, help="`trimtab gateway-exporter` beside it.")
 @click.option("--trimtab", default="", help="HOST:PORT of the controller's own metrics.")
+@click.option("--alertmanager", default="", help="HOST:PORT of the Alertmanager that is told of alerts.")
 @click.option("--rule-file", "rule_files", multiple=True, help="A rule file to load, as Prometheus finds it.")
 @click.option("--interval", callback=_seconds, default="15s", show_default=True, help="Scrape interval.")
 def scrape(  # noqa: PLR0913  # one parameter an option
@@ -100,6 +113,7 @@ def scrape(  # noqa: PLR0913  # one parameter an option
     gateways: tuple[tuple[str, str], ...],
     doors: tuple[tuple[str, str], ...],
     trimtab: str,
+    alertmanager: str,
     rule_files: tuple[str, ...],
     interval: float,
 ) -> None:
@@ -117,9 +131,47 @@ def scrape(  # noqa: PLR0913  # one parameter an option
     if strangers := sorted({name for name, _ in doors} - {name for name, _ in gateways}):
         raise click.UsageError(f"--door {strangers[0]}: no --gateway has this name")
     plan = ScrapePlan(
-        cluster, engines, gpus, dict(gateways), interval, rule_files, trimtab, doors=dict(doors)
+        cluster, engines, gpus, dict(gateways), interval, rule_files, trimtab, dict(doors), alertmanager
     )
     click.echo(prometheus_config(plan), nl=False)
+
+
+@command.command()
+@click.option("--webhook", required=True, callback=_url, help="The controller's http://HOST:PORT/alerts.")
+@click.option(
+    "--token-file",
+    required=True,
+    help="File with the bearer token, as Alertmanager finds it: a relative path counts from its own file.",
+)
+@click.option(
+    "--group-wait", callback=_seconds, default="10s", show_default=True, help="Wait of a group's first page."
+)
+@click.option(
+    "--group-interval", callback=_seconds, default="1m", show_default=True, help="Between news of a group."
+)
+@click.option(
+    "--repeat-interval", callback=_seconds, default="4h", show_default=True, help="Until told again."
+)
+def alertmanager(
+    *, webhook: str, token_file: str, group_wait: float, group_interval: float, repeat_interval: float
+) -> None:
+    """Print an alertmanager.yml that sends every alert to the controller, which keeps it on record.
+
+    One group a cluster, pool and alert; a warning keeps silent while the page of the same trouble
+    stands. The controller reads the same token: `webhook: {token_file: PATH}` in fleet.yaml.
+    Somebody's own pager goes beside the webhook, into the same receiver.
+
+    \b
+    Example:
+      trimtab rules alertmanager --webhook http://127.0.0.1:9750/alerts \\
+          --token-file /run/secrets/alerts-token > alertmanager.yml
+      amtool check-config alertmanager.yml
+    """
+    try:
+        plan = PagingPlan(webhook, token_file, group_wait, group_interval, repeat_interval)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    click.echo(alertmanager_config(plan), nl=False)
 
 
 @command.command()

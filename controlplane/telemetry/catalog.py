@@ -88,6 +88,11 @@ POLICY_VALID = _gauge(
     "cluster",
     "1 while the policy files as they stand are in force, 0 while an older version is.",
 )
+PAGES = _counter(
+    "pages",
+    "cluster alertname severity status",
+    "Pages that began (firing) or ended (resolved), each counted once however often it was told.",
+)
 
 FAMILIES: tuple[Family, ...] = (
     BUILD_INFO,
@@ -112,5 +117,6 @@ FAMILIES: tuple[Family, ...] = (
     REJECTED,
     SKEW,
     POLICY_VALID,
+    PAGES,
 )
 BY_NAME: Mapping[str, Family] = {family.name: family for family in FAMILIES}

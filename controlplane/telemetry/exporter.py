@@ -25,6 +25,7 @@ from controlplane.domain.policy import Policies
 from controlplane.domain.rules import latency
 from controlplane.loop.cycle import Report
 from controlplane.loop.runner import Health
+from controlplane.ports import Notified
 from controlplane.telemetry import catalog
 from controlplane.telemetry.catalog import Family, Kind
 
@@ -57,6 +58,10 @@ class Told:
     def broken(self, kind: CycleKind) -> None:
         """A cycle raised: a defect, and counted as one."""
         self._count(catalog.CYCLES, kind, "broken")
+
+    def paged(self, page: Notified) -> None:
+        """A page began, or ended."""
+        self._count(catalog.PAGES, page.alertname, page.severity, page.status)
 
     def _decisions(self, report: Report) -> None:
         assert report.plan is not None and report.observation is not None  # noqa: S101, PT018

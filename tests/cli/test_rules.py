@@ -42,7 +42,9 @@ def test_each_kind_of_target_is_a_job_with_its_labels() -> None:
 def test_prometheus_takes_it(tmp_path: Path) -> None:
     (tmp_path / "engines.json").write_text("[]")
     config = tmp_path / "prometheus.yml"
-    config.write_text(CliRunner().invoke(main, [*FLEET, *DOOR]).output)
+    told = CliRunner().invoke(main, [*FLEET, *DOOR, "--alertmanager", "127.0.0.1:9093"])
+    config.write_text(told.output)
+    assert "127.0.0.1:9093" in told.output
     done = subprocess.run(
         ["promtool", "check", "config", "--lint-fatal", config], capture_output=True, text=True, check=False
     )

@@ -20,11 +20,14 @@ import pytest
 
 from controlplane.adapters.policyfiles.fleetfile import load_fleet
 from controlplane.adapters.sql.lease import FileLease
+from controlplane.adapters.sql.open import open_reader
+from controlplane.adapters.sql.reader import PageFilter
 from controlplane.domain.ids import CycleKind
 from controlplane.ports import InvalidConfig, Unavailable
 from controlplane.wiring import Controller, Options, controller
 from tests.adapters.policyfiles.files import POLICY, changed, house, write
 from tests.support import eventually, running
+from tests.telemetry.notifications import TOKEN, notification, post
 
 START_S = 30.0
 SECRET = "s3cret-of-the-house"
@@ -63,7 +66,7 @@ class Process:
         return self.process.wait(START_S)
 
 
-def files(folder: Path, prometheus: dict[str, object]) -> tuple[Path, Path, Path]:
+def files(folder: Path, prometheus: dict[str, object], **more: object) -> tuple[Path, Path, Path]:
     """Fleet file, policies and profiles of a small fleet."""
     fleet: dict[str, object] = {
         "cluster": "demo",
@@ -72,6 +75,7 @@ def files(folder: Path, prometheus: dict[str, object]) -> tuple[Path, Path, Path
         "database": {"url": "sqlite:///trimtab.db"},
         "cadence": {"weights": "500ms", "capacity": "2s"},
         "listen": {"host": "127.0.0.1", "port": 0},
+        **more,
     }
     return write(folder, "fleet.yaml", fleet), *house(folder)
 
@@ -93,9 +97,9 @@ def started(folder: Path, prometheus: dict[str, object], environment: dict[str, 
 
 
 @contextmanager
-def here(folder: Path, prometheus: dict[str, object]) -> Iterator[Controller]:
+def here(folder: Path, prometheus: dict[str, object], **more: object) -> Iterator[Controller]:
     """The same controller within this process, running."""
-    fleet, policies, profiles = files(folder, prometheus)
+    fleet, policies, profiles = files(folder, prometheus, **more)
     with controller(load_fleet(fleet), Options(policies, profiles)) as made:
         made.runner.start()
         try:
@@ -243,3 +247,23 @@ def echoing() -> Iterator[tuple[int, list[str]]]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def test_a_page_that_is_sent_to_the_controller_is_on_its_record(tmp_path: Path) -> None:
+    (tmp_path / "alerts-token").write_text(TOKEN)
+    record = f"sqlite:///{tmp_path / 'trimtab.db'}"
+    with here(tmp_path, at(9), webhook={"token_file": "alerts-token"}) as made:
+        reader = open_reader(record)
+        assert reader.pages(PageFilter(), 10) == []
+        assert post(made.endpoint.port, notification()) == (200, "1 kept\n")
+        (page,) = reader.pages(PageFilter(), 10)
+        reader.close()
+    assert (page.alertname, page.pool, page.notifications) == ("P95OverTarget", "chat-8b", 1)
+
+
+def test_a_webhook_whose_token_cannot_be_read_is_found_at_the_start(tmp_path: Path) -> None:
+    with (
+        pytest.raises(InvalidConfig, match="alerts-token: the secret file cannot be read"),
+        here(tmp_path, at(9), webhook={"token_file": "alerts-token"}),
+    ):
+        pass

@@ -18,12 +18,14 @@ from controlplane.adapters.sql.check import find_problems
 from controlplane.adapters.sql.engine import open_engine
 from controlplane.adapters.sql.migrate import current, downgrade, head, migrate, require_head
 from controlplane.adapters.sql.open import open_record
+from controlplane.adapters.sql.pages import SqlPages
 from controlplane.adapters.sql.people import place_hold
 from controlplane.adapters.sql.tables import Base
 from controlplane.domain.lifecycle import BORN, MOVES
 from controlplane.domain.observation import Hold
 from controlplane.domain.plan import ActionState
 from controlplane.ports import InvalidConfig, Unavailable
+from tests.adapters.sql.pages import told
 from tests.adapters.sql.records import answer, made, weight
 from tests.builders import NOW
 
@@ -48,6 +50,7 @@ def filled(file: Path) -> None:
     record = open_record(f"sqlite:///{file}", "demo")
     record.ledger.record(made(answer(weight())))
     place_hold(record.engine, record.run, "h1", Hold(None, "anna", "test", NOW))
+    SqlPages(record.engine).keep([told()], NOW)
     record.lease.release()
     record.close()
 
@@ -136,13 +139,10 @@ def own_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
-HEAD = max(path.name[:4] for path in (ROOT / "migrations" / "versions").glob("[0-9]*.py"))
-"""The newest revision: they are numbered."""
-
 NEXT = """
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision, branch_labels, depends_on = "9999", "{head}", None, None
+revision, down_revision, branch_labels, depends_on = "0500", "{head}", None, None
 def upgrade():
     op.execute("CREATE TABLE extra (id INTEGER)")
     {then}
@@ -160,11 +160,11 @@ def test_a_migration_that_breaks_half_way_leaves_everything_as_it_was(
     engine: Engine, file: Path, own_scripts: Path, then: str
 ) -> None:
     filled(file)
-    before = schema(file)
-    (own_scripts / "versions" / "9999_next.py").write_text(NEXT.format(head=HEAD, then=then))
+    before, last = schema(file), head()
+    (own_scripts / "versions" / "0500_next.py").write_text(NEXT.format(then=then, head=last))
     with pytest.raises(Unavailable):
         migrate(engine)
-    assert (schema(file), current(engine)) == (before, HEAD)
+    assert (schema(file), current(engine)) == (before, last)
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("SELECT count(*) FROM runs").fetchone() == (1,)
 
@@ -173,10 +173,11 @@ def test_a_later_migration_is_applied_on_top_and_taken_back_alone(
     engine: Engine, file: Path, own_scripts: Path
 ) -> None:
     filled(file)
-    (own_scripts / "versions" / "9999_next.py").write_text(NEXT.format(head=HEAD, then="pass"))
+    last = head()
+    (own_scripts / "versions" / "0500_next.py").write_text(NEXT.format(then="pass", head=last))
     migrate(engine)
-    assert current(engine) == "9999"
-    downgrade(engine, HEAD)
+    assert current(engine) == "0500"
+    downgrade(engine, last)
     assert "extra" not in tables(file)
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("SELECT count(*) FROM cycles").fetchone() == (1,)
@@ -222,7 +223,7 @@ def test_an_installed_package_brings_its_migrations_along(
     assert migrations.scripts() == package / "_shipped" / "migrations"
     engine = open_engine(f"sqlite:///{tmp_path / 'wheel.db'}")
     migrate(engine)
-    assert current(engine) == HEAD
+    assert current(engine) == head()
     engine.dispose()
 
 

@@ -6,6 +6,7 @@ import ast
 import importlib.machinery
 import importlib.util
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -93,6 +94,27 @@ def test_a_starter_keeps_the_pid_and_finds_the_unpacked_libraries(setup: ModuleT
     assert int(pid) == process.pid
     assert libraries.startswith(f"{setup.TOOLS / 'bin'}/../root/usr/lib/")
     assert argument == "an argument"
+
+
+def test_a_folder_that_is_compiled_in_is_found_where_it_was_unpacked(setup: ModuleType) -> None:
+    """The program's length is kept, and its data need not be where installing would have put them."""
+    data = "/usr/share/lamps-of-the-house"
+    binary = program(setup.TOOLS / "root/usr/bin/lamp", f"cat {data}/colour")
+    size = binary.stat().st_size
+    colour = setup.TOOLS / "root" / data[1:] / "colour"
+    colour.parent.mkdir(parents=True)
+    colour.write_text("green")
+    setup.write_wrapper("lamp", data)
+    shown = subprocess.run([setup.TOOLS / "bin/lamp"], capture_output=True, text=True, check=True)
+    assert (shown.stdout, binary.stat().st_size) == ("green", size)
+
+
+def test_a_program_that_does_not_name_the_folder_is_left_as_it_is(setup: ModuleType) -> None:
+    binary = program(setup.TOOLS / "root/usr/bin/lamp", "echo on")
+    before = binary.read_bytes()
+    setup.write_wrapper("lamp", "/usr/share/lamps-of-the-house")
+    assert binary.read_bytes() == before
+    assert "<" not in (setup.TOOLS / "bin/lamp").read_text()
 
 
 def test_a_package_without_the_binary_says_so(setup: ModuleType) -> None:

@@ -333,7 +333,7 @@ def test_health_is_served_with_its_status(page: Page, endpoint: Endpoint) -> Non
 
 def test_any_other_path_is_not_here_and_says_what_is(endpoint: Endpoint) -> None:
     status, body = get(endpoint, "/nothing")
-    assert (status, body) == (404, "/metrics and /healthz are here\n")
+    assert (status, body) == (404, "/metrics, /healthz and /alerts are here\n")
 
 
 def test_a_port_that_is_taken_is_a_wrong_setting_and_is_named(page: Page, endpoint: Endpoint) -> None:

@@ -103,10 +103,19 @@ class CadenceSection(Closed):
 
 
 class ListenSection(Closed):
-    """Where our own /metrics and /healthz answer."""
+    """Where our own /metrics, /healthz and /alerts answer."""
 
     host: Annotated[str, _HOST] = _LISTEN["host"]
     port: Annotated[int, whole(0, 65_535)] = _LISTEN["port"]
+
+
+class WebhookSection(Closed):
+    """Alertmanager's way in: POST /alerts."""
+
+    token_file: Annotated[str | None, _PATH] = None
+    """A file with the bearer token that Alertmanager must show."""
+    token_env: Annotated[str | None, VARIABLE] = None
+    """The environment variable with it."""
 
 
 class FleetFile(Closed):
@@ -119,6 +128,7 @@ class FleetFile(Closed):
     database: DatabaseSection = Field(default_factory=DatabaseSection)
     cadence: CadenceSection = Field(default_factory=CadenceSection)
     listen: ListenSection = Field(default_factory=ListenSection)
+    webhook: WebhookSection | None = None
 
 
 def load_fleet(path: Path) -> typed.FleetSettings:
@@ -138,6 +148,8 @@ def _contradictions(file: FleetFile, base: Path) -> Iterator[tuple[Loc, str]]:
         yield ("orchestrator", "url"), "is required and missing with kind twin"
     if file.database.password_file and file.database.password_env:
         yield ("database", "password_env"), "allowed: one of password_file and password_env"
+    if file.webhook and bool(file.webhook.token_file) == bool(file.webhook.token_env):
+        yield ("webhook",), "allowed: exactly one of token_file and token_env"
     if file.cadence.capacity < file.cadence.weights:
         said = f"{file.cadence.capacity:g}s, allowed: at least cadence.weights ({file.cadence.weights:g}s)"
         yield ("cadence", "capacity"), said
@@ -182,7 +194,13 @@ def _settings(file: FleetFile, base: Path) -> typed.FleetSettings:
         database=_database(file.database, base),
         cadence=typed.CadenceSettings(file.cadence.weights, file.cadence.capacity),
         listen=typed.ListenSettings(file.listen.host, file.listen.port),
+        webhook=_webhook(file.webhook, base),
     )
+
+
+def _webhook(section: WebhookSection | None, base: Path) -> typed.WebhookSettings | None:
+    token = _secret(section.token_file, section.token_env, base) if section else None
+    return typed.WebhookSettings(token) if token else None
 
 
 def _prometheus(section: PrometheusSection, base: Path) -> typed.PrometheusSettings:

@@ -22,6 +22,7 @@ class ScrapePlan:
     pod, namespace` and `cluster, node`. `gateways`: name to the `host:port` of HAProxy's exporter.
     `doors`: name to the `host:port` of `trimtab gateway-exporter` beside that gateway.
     `trimtab`: `host:port` of the control plane's own `/metrics`, empty where it isn't scraped.
+    `alertmanager`: `host:port` of who is told of alerts, empty for nobody.
     """
 
     cluster: str
@@ -32,6 +33,7 @@ class ScrapePlan:
     rule_files: Sequence[str] = ()
     trimtab: str = ""
     doors: Mapping[str, str] = field(default_factory=dict)
+    alertmanager: str = ""
 
 
 def prometheus_config(plan: ScrapePlan) -> str:
@@ -58,6 +60,8 @@ def prometheus_config(plan: ScrapePlan) -> str:
         own = {"targets": [plan.trimtab], "labels": {"cluster": plan.cluster}}
         jobs.append({"job_name": "trimtab", "static_configs": [own]})
     config = {"global": _global(plan), "rule_files": list(plan.rule_files), "scrape_configs": jobs}
+    if plan.alertmanager:
+        config["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": [plan.alertmanager]}]}]}
     return yaml.safe_dump(config, sort_keys=False, width=4096)
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Engine, func, select
 
 from controlplane import forms
-from controlplane.adapters.sql import listing, loans
+from controlplane.adapters.sql import listing, loans, pagelist
 from controlplane.adapters.sql.actions import action_id, action_of
 from controlplane.adapters.sql.codec import Damaged, unpack
 from controlplane.adapters.sql.engine import reading
 from controlplane.adapters.sql.listing import Filter, Listed
 from controlplane.adapters.sql.loans import Lent
+from controlplane.adapters.sql.pagelist import Page, PageFilter, PageId
 from controlplane.adapters.sql.tables import (
     ActionEventRow,
     ActionRow,
@@ -32,7 +33,7 @@ from controlplane.domain.policy import Policies
 from controlplane.domain.state import State
 from controlplane.ports import Frame
 
-__all__ = ["Done", "Filter", "Listed", "Reader", "Stored"]
+__all__ = ["Done", "Filter", "Listed", "Page", "PageFilter", "PageId", "Reader", "Stored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,22 @@ class Reader:
         """One decision; None where there is none of that id."""
         with reading(self._engine) as session:
             return listing.one(session, id_)
+
+    def pages(self, chosen: PageFilter, limit: int, before: PageId | None = None) -> Sequence[Page]:
+        """Alerts that somebody was told of, newest first. `before`: the last one of the page before."""
+        with reading(self._engine) as session:
+            return pagelist.pages(session, chosen, limit, before)
+
+    def page(self, id_: PageId) -> Page | None:
+        """One of them; None where there is none of that id."""
+        with reading(self._engine) as session:
+            return pagelist.one(session, id_)
+
+    def around(self, page: Page) -> Sequence[Listed]:
+        """Decisions about its pool that changed something or were held, from five minutes before it
+        began until five after it ended (until now, while it fires), oldest first, repeats folded."""
+        with reading(self._engine) as session:
+            return pagelist.around(session, page)
 
     def nearest(self, id_: CycleId) -> CycleId | None:
         """The cycle of the same cluster and kind whose number is nearest; None where there is none."""

@@ -33,6 +33,7 @@ from controlplane.adapters.sql.codec import Instant
 from controlplane.domain.ids import CycleKind, Source
 from controlplane.domain.plan import ActionKind, ActionState, Outcome
 from controlplane.domain.policy import Mode
+from controlplane.ports import PageStatus
 
 WORD_LENGTH = 16
 
@@ -459,3 +460,29 @@ class ActRow(Base):
     subject: Mapped[str]
     reason: Mapped[str]
     detail: Mapped[dict[str, Any] | None]
+
+
+class PageRow(Base):
+    """An alert that somebody was told of: one row from its start to its end, however often it was told.
+
+    `notifications`: how often. `decision`: the id of the one that stands nearest (`pagelist.nearest`),
+    as of the last notification; text and no reference, since pages outlive pruned decisions.
+    """
+
+    __tablename__ = "pages"
+    __table_args__ = (Index(None, "cluster", "starts_at"), Index(None, "cluster", "pool", "starts_at"))
+    cluster: Mapped[Key]
+    fingerprint: Mapped[Key]
+    starts_at: Mapped[float] = mapped_column(Instant, primary_key=True, autoincrement=False)
+    alertname: Mapped[str]
+    severity: Mapped[str]
+    pool: Mapped[str]
+    labels: Mapped[dict[str, Any]]
+    summary: Mapped[str]
+    runbook: Mapped[str]
+    status: Mapped[PageStatus] = mapped_column(_word(PageStatus, "status"))
+    first_seen_at: Mapped[Moment]
+    last_seen_at: Mapped[Moment]
+    resolved_at: Mapped[Moment | None]
+    notifications: Mapped[int]
+    decision: Mapped[str | None]

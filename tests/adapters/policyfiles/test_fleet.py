@@ -123,6 +123,22 @@ def test_a_secret_is_read_anew_and_stripped(tmp_path: Path) -> None:
     assert "def456" not in repr(secret)
 
 
+def test_the_webhooks_token_is_named_by_one_place_and_without_it_there_is_no_webhook(tmp_path: Path) -> None:
+    assert load(tmp_path).webhook is None
+    webhook = load(tmp_path, webhook={"token_file": "alerts-token"}).webhook
+    assert webhook is not None
+    assert webhook.token == SecretRef(file=tmp_path / "alerts-token")
+    webhook = load(tmp_path, webhook={"token_env": "ALERTS_TOKEN"}).webhook
+    assert webhook is not None
+    assert webhook.token == SecretRef(env="ALERTS_TOKEN")
+    for wrong in ({}, {"token_file": "a", "token_env": "B"}):
+        (said,) = refusals(tmp_path, webhook=wrong)
+        assert said.endswith("webhook: allowed: exactly one of token_file and token_env")
+    (said,) = refusals(tmp_path, webhook={"token": "hunter2"})
+    assert "webhook.token: unknown key" in said
+    assert "hunter2" not in said
+
+
 def test_a_secret_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = load(tmp_path, prometheus__basic_auth_env="PROM_AUTH").prometheus.basic
     assert secret is not None

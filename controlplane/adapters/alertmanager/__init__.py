@@ -1,0 +1,1 @@
+"""Alertmanager: what to tell it, and what it tells us."""
