@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -203,6 +205,57 @@ def test_a_warm_up_that_is_not_answered_keeps_an_instance_from_serving(own: Twin
     own.clear(slot)
     until(own, slot, "serving")
     assert own.want(name, "gone")[0] == 200
+    until(own, slot, "gone")
+
+
+def test_one_that_hangs_can_be_ended_and_its_fault_ends_with_it(own: Twin) -> None:
+    slot, name = "chat-8b-22", served(own, "chat-8b-22", gpus=[5], **ON_N2)
+
+    def ended() -> list[bool]:
+        return [
+            each["cleared_at"] is not None for each in own.json("/truth")["faults"] if each["slot"] == slot
+        ]
+
+    assert own.order("hang", slot)[0] == 201
+    assert ended() == [False]
+    unanswered = http.client.HTTPConnection(own.address(slot), timeout=20)
+    unanswered.request("GET", "/health")
+    assert own.want(name, "gone")[0] == 200
+    until(own, slot, "gone")
+    with pytest.raises(ConnectionError):
+        unanswered.getresponse()
+    unanswered.close()
+    assert ended() == [True]
+    assert slot not in {each["slot"] for each in own.json("/faults")}
+
+
+def test_one_that_crashed_and_is_told_to_go_while_it_comes_back_is_gone(own: Twin) -> None:
+    slot = "chat-8b-23"
+    served(own, slot, gpus=[5], **ON_N2)
+    assert own.order("crash", slot)[0] == 201
+    again = own.instance(slot)["instance_id"]
+    assert own.want(again, "gone") == (200, {"changed": True, "phase": "draining"})
+    until(own, slot, "gone")
+    assert own.lived(slot)[-4:] == ["gone", "loading", "draining", "gone"]
+    with pytest.raises(ConnectionRefusedError):
+        ask(own.address(slot), "GET", "/health")
+
+
+def test_sigterm_ends_it_also_with_orders_under_way(tmp_path: Path) -> None:
+    log = tmp_path / "twin.log"
+    with twin_running(log, "--cold-start", "3600", "--wake", "3600") as (other, process):
+        other.want("demo/chat-8b-13@t3x1ab", "awake", gpus=[4], **ON_N2)
+        assert other.want(other.instance("batch-eval-01")["instance_id"], "gone")[0] == 200
+        until(other, "batch-eval-01", "gone")
+        assert other.want(other.instance("chat-8b-s01")["instance_id"], "awake")[0] == 200
+        assert {other.phase("chat-8b-13"), other.phase("chat-8b-s01")} == {"loading", "waking"}
+        ask(other.control, "POST", "/orchestrator", {"kind": "silent"})
+        unanswered = http.client.HTTPConnection(other.control, timeout=20)
+        unanswered.request("PUT", "/instances", "{}")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        unanswered.close()
+    assert len(log.read_text("utf-8").splitlines()) == 1
 
 
 def test_a_sleeper_that_crashes_sleeps_again_after_its_cold_start(own: Twin) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from dataclasses import asdict
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.twin.live.lifecycle import Level, Phase, Record, following
+from controlplane.twin.live.orchestrator import Orchestrator
 from controlplane.twin.live.orders import Order, Place, base36
 from controlplane.twin.live.roster import Bounds, Refused, Roster, Unknown
 
@@ -268,3 +271,23 @@ def test_no_start_of_a_slot_ever_has_the_id_of_another() -> None:
         one.order(Order("a-3", ids[-1], Level.GONE, None))
         walk(one, "a")
     assert ids == [f"demo/a@{base36(int(NOW))}", f"demo/a@{base36(int(NOW) + 1)}"]
+
+
+def test_what_is_gone_stays_listed_for_a_minute_and_then_vanishes() -> None:
+    now = [NOW]
+    one = Roster("demo", BOUNDS, lambda: now[0])
+    stub: Any = SimpleNamespace(
+        record=record("a", 0, Phase.ASLEEP),
+        address="127.0.0.1:1",
+        evicted=0,
+        broken=0,
+        spec=SimpleNamespace(model="m"),
+        follow=lambda: one.enter(stub.record, Phase.GONE),
+    )
+    orchestrator = Orchestrator(one, lambda _record, _roster: stub)
+    one.add(stub.record)
+    sent = {"action_id": "a-1", "instance_id": "demo/a@1", "state": "gone"}
+    assert orchestrator.order(sent)[1]["changed"] is True
+    for now[0], phases in ((NOW + 59.9, ["gone"]), (NOW + 60.0, [])):
+        assert [row["phase"] for row in orchestrator.rows()] == phases
+    assert orchestrator.order(sent) == (200, {"changed": False, "phase": "gone"})

@@ -51,14 +51,20 @@ class Sampler:
         """Sample once a period, until cancelled; expired faults end here too."""
         while True:
             await asyncio.sleep(SAMPLE_S)
-            for slot, instance in self._instances.items():
-                now = Sample(
-                    asyncio.get_running_loop().time(), instance.process, *instance.process.pace.work()
-                )
-                self.duty[slot] = shares(self._before.get(slot), now)
-                self._before[slot] = now
-                if instance.fault is not None and instance.fault.over(time.time()):
-                    self._over(instance)
+            at = asyncio.get_running_loop().time()
+            now = {
+                slot: Sample(at, each.process, *each.process.pace.work())
+                for slot, each in self._instances.items()
+            }
+            self.duty = {slot: shares(self._before.get(slot), each) for slot, each in now.items()}
+            self._before = now
+            self._end_faults()
+
+    def _end_faults(self) -> None:
+        now = time.time()
+        for instance in self._instances.values():
+            if instance.fault is not None and instance.fault.over(now):
+                self._over(instance)
 
 
 def shares(before: Sample | None, now: Sample) -> tuple[float, float]:
@@ -90,6 +96,7 @@ class Control:
         self.sampler = Sampler(self.instances, self._end)
         self.exporters: dict[str, str] = {}
         self.ordered: list[dict[str, Any]] = []
+        orchestrator.buried = self._note_end
 
     def application(self) -> web.Application:
         """Routes of the control socket."""
@@ -223,8 +230,12 @@ class Control:
 
     def _end(self, instance: TwinInstance) -> None:
         instance.order(None)
+        self._note_end(instance.slot)
+
+    def _note_end(self, slot: str) -> None:
+        """A fault ended: it was cleared, its time was up, or its instance is gone."""
         for entry in self.ordered:
-            if entry["slot"] == instance.slot and entry["cleared_at"] is None:
+            if entry["slot"] == slot and entry["cleared_at"] is None:
                 entry["cleared_at"] = time.time()
 
     async def _drain(self, request: web.Request) -> web.Response:

@@ -75,17 +75,14 @@ def seats(name: str, seed: int) -> tuple[list[Seat], dict[str, str | None]]:
     Pools fill nodes of their own in order; what is lent, and what sleeps, fills the first node of the buffer.
     """
     plans, nodes = FLEETS[name]
-    own = {plan.name: range(first, last) for plan, first, last in _nodes_of_their_own(plans)}
-    owner: dict[str, str | None] = {f"n{number + 1}": None for number in range(nodes)}
-    owner |= {f"n{number + 1}": pool for pool, numbers in own.items() for number in numbers}
-    buffer = sum(map(len, own.values())) * GPUS_A_NODE
+    starts, owner = _layout(plans, nodes)
     rng = random.Random(seed)  # noqa: S311 - a spread of card speeds, no secret
     awake = [
-        _seat(plan, f"{plan.name}-{number + 1:02d}", first + number * plan.tp, spread(rng))
+        _seat(plan, f"{plan.name}-{number + 1:02d}", starts[plan.name] + number * plan.tp, spread(rng))
         for plan in plans
-        for first in [own[plan.name].start * GPUS_A_NODE if plan.name in own else buffer]
         for number in range(plan.instances)
     ]
+    buffer = list(owner.values()).index(None) * GPUS_A_NODE if None in owner.values() else 0
     asleep = [
         replace(_seat(plan, f"{plan.name}-s{number:02d}", cursor, spread(rng)), asleep=True)
         for plan, number, cursor in _beds(plans, buffer)
@@ -93,22 +90,34 @@ def seats(name: str, seed: int) -> tuple[list[Seat], dict[str, str | None]]:
     return awake + asleep, owner
 
 
-def _nodes_of_their_own(plans: Iterable[PoolPlan]) -> Iterator[tuple[PoolPlan, int, int]]:
-    """Each pool that has nodes of its own, the number of the first, and of the one after its last; from 0."""
-    first = 0
-    for plan in plans:
+def _layout(plans: Iterable[PoolPlan], nodes: int) -> tuple[dict[str, int], dict[str, str | None]]:
+    """The first GPU of each pool, counted over the whole fleet, and each node's pool. What is lent comes
+    last: it stands on nodes that belong to nobody."""
+    starts: dict[str, int] = {}
+    owner: dict[str, str | None] = {f"n{number + 1}": None for number in range(nodes)}
+    cursor = 0
+    for plan in sorted(plans, key=lambda each: each.lent_by is not None):
+        starts[plan.name] = _up_to(cursor, plan.tp)
+        cursor = starts[plan.name] + plan.instances * plan.tp
         if plan.lent_by is None:
-            last = first - (-plan.instances * plan.tp // GPUS_A_NODE)
-            yield plan, first, last
-            first = last
+            cursor = _up_to(cursor, GPUS_A_NODE)
+            own = range(starts[plan.name] // GPUS_A_NODE, cursor // GPUS_A_NODE)
+            owner |= {f"n{number + 1}": plan.name for number in own}
+    return starts, owner
 
 
 def _beds(plans: Iterable[PoolPlan], cursor: int) -> Iterator[tuple[PoolPlan, int, int]]:
     """Pool, number and first GPU of each that sleeps at the start."""
     for plan in plans:
+        cursor = _up_to(cursor, plan.tp)
         for number in range(1, plan.sleepers + 1):
             yield plan, number, cursor
             cursor += plan.tp
+
+
+def _up_to(cursor: int, multiple: int) -> int:
+    """The next GPU from here on at which something of this size can begin, and stay on one node."""
+    return -(-cursor // multiple) * multiple
 
 
 def _seat(plan: PoolPlan, slot: str, cursor: int, speed: float) -> Seat:

@@ -31,6 +31,10 @@ LIE = 0.1
 """What a lying instance says of its latencies, as a share of the truth."""
 
 MAX_BODY = 64 << 20
+CLOSE_S = 0.05
+"""Seconds that a closing socket waits for answers under way. Not 0: the library takes that for "forever",
+and one that hangs would never close."""
+
 ID_HEADER = "x-request-id"
 RETRY_S = 0.1
 """Between two tries of a warm-up request that was not answered."""
@@ -116,7 +120,9 @@ class TwinInstance:
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/health", self._health)
         app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.0, handler_cancellation=True)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=CLOSE_S, handler_cancellation=True
+        )
         await self._runner.setup()
         port = self._held.getsockname()[1]
         await web.TCPSite(self._runner, self.host, port, backlog=1024, reuse_address=True).start()

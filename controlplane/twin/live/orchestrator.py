@@ -54,7 +54,8 @@ Answer = tuple[int, dict[str, Any]]
 
 
 class Orchestrator:
-    """Instances by slot, and orders for them. `build` makes the engine of a record."""
+    """Instances by slot, and orders for them. `build` makes the engine of a record; `buried` is told of
+    each slot that is gone."""
 
     def __init__(self, roster: Roster, build: Callable[[Record, Roster], TwinInstance]) -> None:
         self.roster = roster
@@ -62,6 +63,7 @@ class Orchestrator:
         self.evicted: Counter[str] = Counter()
         self.broken: Counter[str] = Counter()
         self.models: dict[str, set[str]] = {}
+        self.buried: Callable[[str], None] = lambda _slot: None
         self._build = build
         self._orders: deque[dict[str, Any]] = deque(maxlen=KEPT_ORDERS)
         self._graves: deque[tuple[float, dict[str, Any]]] = deque()
@@ -147,6 +149,7 @@ class Orchestrator:
         self._graves.append((self.roster.clock(), _row(instance)))
         self.evicted[record.slot] += instance.evicted
         self.broken[record.slot] += instance.broken
+        self.buried(record.slot)
 
     def _note(self, order: Order, *, changed: bool) -> None:
         self._orders.append(

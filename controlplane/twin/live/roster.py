@@ -141,18 +141,7 @@ class Roster:
         if order.place is None:
             raise Refused(f"{order.instance_id} is unknown, so its spec is needed: pool, node, gpus, lent_by")
         self._possible(order.place)
-        place = order.place
-        record = Record(
-            instance_id=order.instance_id,
-            pool=place.pool,
-            node=place.node,
-            gpus=place.gpus,
-            lent_by=place.lent_by,
-            managed=True,
-            started_at=float(order.start),
-            phase=Phase.REQUESTED,
-            wanted=order.level,
-        )
+        record = _requested(order, order.place)
         self._free(record)
         if order.level is Level.ASLEEP:
             self._room(record)
@@ -204,6 +193,20 @@ class Roster:
 def instance_id(cluster: str, slot: str, started_at: float) -> str:
     """`<cluster>/<slot>@<start in base 36>`: a new start is a new instance."""
     return f"{cluster}/{slot}@{base36(int(started_at))}"
+
+
+def _requested(order: Order, place: Place) -> Record:
+    return Record(
+        instance_id=order.instance_id,
+        pool=place.pool,
+        node=place.node,
+        gpus=place.gpus,
+        lent_by=place.lent_by,
+        managed=True,
+        started_at=float(order.start),
+        phase=Phase.REQUESTED,
+        wanted=order.level,
+    )
 
 
 def _known_one(value: str, field: str, known: Collection[str]) -> None:

@@ -24,7 +24,7 @@ from controlplane.twin.live.fleet import (
     seats,
     spread,
 )
-from controlplane.twin.live.instance import Notes, Spec, TwinInstance
+from controlplane.twin.live.instance import CLOSE_S, Notes, Spec, TwinInstance
 from controlplane.twin.live.lifecycle import Level, Phase, Record
 from controlplane.twin.live.orchestrator import Orchestrator
 from controlplane.twin.live.roster import Bounds, Roster, instance_id
@@ -134,7 +134,7 @@ class Builder:
 
 
 async def _listen(stack: contextlib.AsyncExitStack, app: web.Application, host: str, port: int) -> str:
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.0)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_S)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
     await web.TCPSite(runner, host, port).start()
