@@ -46,11 +46,13 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One ended request. Times in seconds, None where that phase was not reached; `arrived_at` epoch
-    seconds. `pid` is the gateway process that wrote it."""
+    """One ended request. Times in seconds, None where that phase was not reached; `arrived_at` and
+    `ended_at` epoch seconds, the latter when the line was written, None where an older gateway's line does
+    not say so. `pid` is the gateway process that wrote it."""
 
     pid: int
     arrived_at: float | None
+    ended_at: float | None
     pool: str
     slot: str
     class_: str
@@ -73,10 +75,11 @@ def parse(raw: bytes) -> Line:
 
 
 def _line(found: dict[str, Any]) -> Line:
-    status, termination = _whole(found["status"]), str(found["termination"])
+    status, termination = _status(found["status"]), str(found["termination"])
     return Line(
         pid=_whole(found["pid"]),
         arrived_at=_seconds(found.get("arrived_ms"), _LATEST_MS),
+        ended_at=_seconds(found.get("ended_ms"), _LATEST_MS),
         pool=_name(found["pool"], NOBODY),
         slot=_name(found["server"], NOBODY),
         class_=_name(found.get("class", ""), DEFAULT_CLASS),
@@ -110,8 +113,15 @@ def _by_status(status: int) -> Outcome:
     return Outcome.INVALID if 400 <= status < 500 else Outcome.FAILED
 
 
+def _status(value: object) -> int:
+    """HAProxy writes -1 or 0 for the status of a request that got none."""
+    status = _whole(value)
+    if status not in {-1, 0} and not 100 <= status <= 599:
+        raise Malformed(f"{status} where a status is due")
+    return status
+
+
 def _whole(value: object) -> int:
-    """HAProxy writes -1 for the status of a request that got none."""
     if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < 2**31:
         raise Malformed(f"{str(value)[:20]!r} where a whole number is due")
     return value

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics, make_wsgi_app
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from controlplane.adapters.gateways.haproxy.runtime import RuntimeSocket
 from controlplane.door.beside import Beside
+from controlplane.door.lost import Losses
 from controlplane.door.receive import Receiver
 from controlplane.door.tally import Tally
 from controlplane.door.trace import TraceFile
@@ -44,19 +47,18 @@ class Ports:
 
 def serve(wish: Wish, ready: Callable[[Ports], None]) -> None:
     """Run until SIGTERM or SIGINT. Raises InvalidConfig where it can't begin."""
-    disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each one, read by nobody
     asyncio.run(_serve(wish, ready))
 
 
 async def _serve(wish: Wish, ready: Callable[[Ports], None]) -> None:
     tally = Tally(wish.targets_s)
-    beside = Beside(RuntimeSocket(wish.socket), tally.read)
+    beside = Beside(RuntimeSocket(wish.socket), tally, Losses(time.time()))
     trace = None if wish.trace is None else TraceFile(wish.trace)
     receiver = Receiver(_taker(tally, trace))
     ended = _ended()
     try:
         log = await receiver.open(*wish.log)
-        page = Page(*wish.metrics, _app((tally.registry, _registry(beside, trace))), "metrics")
+        page = Page(*wish.metrics, _app(tally, _registry(beside, trace)), "metrics")
         try:
             ready(Ports(log, page.port))
             await _look_until(ended, beside)
@@ -104,8 +106,14 @@ def _registry(beside: Beside, trace: TraceFile | None) -> CollectorRegistry:
     return registry
 
 
-def _app(registries: Iterable[CollectorRegistry]) -> Callable[..., Any]:
-    joined = CollectorRegistry(auto_describe=False)
-    for each in registries:
-        joined.register(each)
-    return make_wsgi_app(joined)
+def _app(tally: Tally, registry: CollectorRegistry) -> Callable[..., Iterable[bytes]]:
+    """Plain text, not compressed: a scrape comes from near, and packing cost as much as writing."""
+
+    def app(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] != "GET":
+            start_response("405 Method Not Allowed", [("Allow", "GET")])
+            return [b""]
+        start_response("200 OK", [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)])
+        return [tally.page().encode(), generate_latest(registry)]
+
+    return app

@@ -1,42 +1,37 @@
-"""Lines into histograms and counts, as Prometheus series.
-
-Whoever reaches the log's socket can send lines, and a series is for ever, so their number is bounded:
-beyond it a line is counted and nothing else of it is kept.
-"""
+"""Lines into histograms and counts, as Prometheus series. `names.py` bounds how many there can be."""
 
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Collection, Mapping
-
-from prometheus_client import CollectorRegistry, Histogram
-from prometheus_client import Counter as Total
+from collections.abc import Collection, Iterable
 
 from controlplane.adapters.engines.door import EDGES_S
 from controlplane.door.line import Line, Malformed, Outcome, parse
+from controlplane.door.names import OTHER, Names
+from controlplane.door.reads import Reads
+from controlplane.door.series import Counts, Histograms
 
 PROMISED_S = 1.0
 """What counts as long to wait where no policy promises anything, seconds."""
 
-SERIES_MAX = 20_000
-"""Label sets at most: a thousand instances by a dozen outcomes, and room."""
+WAITING_MAX = 1000
+"""Lines of names not known yet, at most; beyond it they are counted at once."""
 
 _BY = ("pool", "slot", "class", "status")
-_PROCESSES = 8
 
 
 class Tally:
-    """What was read so far. `take` may be called while another thread collects.
+    """What was read so far. `take` may be called while another thread collects, and a third one names.
 
-    `targets_s`, seconds, are histogram edges too, so that the share of requests within one is exact.
+    A line of a pool or slot that the gateway has not named waits until it was asked once more, for a member
+    may be new. `targets_s`, seconds, are histogram edges too: the share of requests within one is exact.
     """
 
-    def __init__(self, targets_s: Collection[float] = (), series_max: int = SERIES_MAX) -> None:
-        self.registry = CollectorRegistry(auto_describe=False)
+    def __init__(self, targets_s: Collection[float] = (), names: Names | None = None) -> None:
         self.edges = tuple(sorted({*EDGES_S, *targets_s}))
         self._promised_s = min(targets_s, default=PROMISED_S)
-        self._series_max = series_max
+        self._names = names or Names()
+        self._waiting: list[Line] = []
         self._wait = self._histogram("wait", "Seconds in the gateway's queue, of requests that left it.")
         self._ttft = self._histogram(
             "ttft", "Seconds to the first token as the caller saw it, queue included."
@@ -47,10 +42,10 @@ class Tally:
         )
         self._lines = self._counter("lines", "Lines that were understood.")
         self._malformed = self._counter("malformed_lines", "Lines that were not.")
-        self._crowded = self._counter("crowded_lines", "Lines not counted further: too many label sets.")
-        self._known: set[tuple[str, ...]] = set()
-        self._read: Counter[tuple[int, str]] = Counter()
-        self._pids: dict[int, None] = {}
+        self._crowded = self._counter(
+            "crowded_lines", "Lines counted as `other`: names not known, or too many label sets."
+        )
+        self.reads = Reads()
         self._lock = threading.Lock()
 
     def take(self, raw: bytes) -> Line | None:
@@ -61,45 +56,49 @@ class Tally:
             self._malformed.inc()
             return None
         self._lines.inc()
-        if self._admit(line):
+        self.reads.add(line)
+        if not self._waits(line):
             self._count(line)
-        else:
-            self._crowded.inc()
         return line
 
-    def read(self) -> Mapping[tuple[int, str], int]:
-        """Lines so far by the gateway's pid and pool."""
-        with self._lock:
-            return dict(self._read)
+    def page(self) -> str:
+        """All series in the text format of Prometheus."""
+        histograms = self._wait.page(), self._ttft.page(), self._total.page()
+        counts = self._requests, self._lines, self._malformed, self._crowded
+        return "".join((*histograms, *(each.page() for each in counts)))
 
-    def _admit(self, line: Line) -> bool:
-        key = (*_labels(line), line.outcome.value)
+    def waiting(self) -> int:
+        """How many lines wait for their names."""
         with self._lock:
-            fits = key in self._known or len(self._known) < self._series_max
-            if fits:
-                self._known.add(key)
-            if fits or (line.pid, line.pool) in self._read:
-                self._read[line.pid, line.pool] += 1
-                self._forget_old_processes(line.pid)
-            return fits
+            return len(self._waiting)
 
-    def _forget_old_processes(self, newest: int) -> None:
-        if newest in self._pids:
-            return
-        self._pids[newest] = None
-        if len(self._pids) > _PROCESSES:
-            oldest = next(iter(self._pids))
-            del self._pids[oldest]
-            self._read = Counter({key: count for key, count in self._read.items() if key[0] != oldest})
+    def name(self, pools: Iterable[str], slots: Iterable[tuple[str, str]], waited: int) -> None:
+        """What the gateway named, slots with their pool. The first `waited` lines that wait are counted."""
+        with self._lock:
+            self._names.learn(pools, slots)
+            due, self._waiting = self._waiting[:waited], self._waiting[waited:]
+        for line in due:
+            self._count(line)
+
+    def _waits(self, line: Line) -> bool:
+        with self._lock:
+            waits = not self._names.knows(line) and len(self._waiting) < WAITING_MAX
+            if waits:
+                self._waiting.append(line)
+            return waits
 
     def _count(self, line: Line) -> None:
-        labels = _labels(line)
-        self._requests.labels(*labels, line.outcome.value).inc()
+        with self._lock:
+            labels = self._names.labels(line)
+        if OTHER in labels:
+            self._crowded.inc()
+        self._requests.inc(*labels)
+        place = labels[: len(_BY)]
         if line.wait_s is not None and line.outcome is not Outcome.REFUSED:
-            self._wait.labels(*labels).observe(line.wait_s)
+            self._wait.observe(place, line.wait_s)
         for histogram, seconds in ((self._ttft, self._first_token(line)), (self._total, self._whole(line))):
             if seconds is not None:
-                histogram.labels(*labels).observe(seconds)
+                histogram.observe(place, seconds)
 
     def _first_token(self, line: Line) -> float | None:
         """What counts as the first token's time; None where the answer's times would flatter the rest."""
@@ -116,14 +115,8 @@ class Tally:
         patient = line.outcome is Outcome.LEFT and line.total_s is not None
         return line.total_s if patient and (line.total_s or 0.0) >= self._promised_s else None
 
-    def _histogram(self, name: str, text: str) -> Histogram:
-        return Histogram(
-            f"trimtab_door_{name}_seconds", text, _BY, buckets=self.edges, registry=self.registry
-        )
+    def _histogram(self, name: str, text: str) -> Histograms:
+        return Histograms(f"trimtab_door_{name}_seconds", text, _BY, self.edges)
 
-    def _counter(self, name: str, text: str, by: tuple[str, ...] = ()) -> Total:
-        return Total(f"trimtab_door_{name}", text, by, registry=self.registry)
-
-
-def _labels(line: Line) -> tuple[str, str, str, str]:
-    return line.pool, line.slot, line.class_, str(line.status)
+    def _counter(self, name: str, text: str, by: tuple[str, ...] = ()) -> Counts:
+        return Counts(f"trimtab_door_{name}", text, by)

@@ -16,10 +16,14 @@ import requests
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
+from controlplane.adapters.gateways.haproxy.runtime import Deadline
 from controlplane.cli.main import main
+from controlplane.door.beside import PRECISELY, process_times
+from controlplane.door.line import parse
 from tests.adapters.gateways.callers import Crowd, Stream, ask
 from tests.adapters.gateways.conftest import Door, MakeDoor, make_door  # noqa: F401  # a fixture
 from tests.adapters.gateways.engines import chat
+from tests.door.test_line import raw
 from tests.support import eventually, free_port, running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,6 +149,33 @@ def test_lines_that_nobody_could_read_are_counted(make_door: MakeDoor) -> None: 
         for _ in range(3):
             assert ask(door.port, chat()).status == 200
         reader.reaches(3, "lost_lines_total", pool="chat-8b")
+        door.restart()
+        for _ in range(2):
+            assert ask(door.port, chat()).status == 200
+        reader.reaches(5, "lost_lines_total", pool="chat-8b")
+
+
+def test_a_line_says_when_it_was_written_and_its_process_when_it_began(make_door: MakeDoor) -> None:  # noqa: F811
+    """Both by the gateway's clock; a stream's end, and not the beginning of its answer."""
+    before_s = time.time()
+    door = make_door(engines=1, log="stdout")
+    door.engines[0].hold()
+    stream = Stream(door.port)
+    stream.read_some()
+    answered_s = time.time()
+    eventually(lambda: time.time() - answered_s > 0.1, 5, every_s=0.01)
+    ending_s = time.time()
+    door.engines[0].finish_all()
+    stream.read_rest()
+    log = door.directory / "haproxy.log"
+    written = eventually(lambda: [one for one in log.read_bytes().splitlines() if one[:1] == b"{"], 5)
+    ended_at = parse(written[0]).ended_at
+    assert ended_at is not None
+    assert ending_s - 0.05 <= ended_at <= time.time()
+    first, second = (process_times(*door.runtime.ask([PRECISELY], Deadline(5))) for _ in range(2))
+    assert first[0] == second[0], "the start stands still"
+    assert before_s - 0.05 <= first[0] <= answered_s
+    assert first[0] + first[1] <= time.time()
 
 
 def test_half_a_line_is_counted_and_the_next_one_read(observed: Observe) -> None:
@@ -175,6 +206,23 @@ def test_a_restarted_gateway_is_read_on_and_loses_nothing(observed: Observe) -> 
         assert ask(door.port, chat()).status == 200
     reader.reaches(4, "requests_total", outcome="ok")
     assert reader.value("lost_lines_total") == 0
+
+
+def test_a_server_that_was_added_at_run_time_has_its_own_series_and_a_forged_one_has_none(
+    observed: Observe,
+) -> None:
+    door, reader = observed(engines=1)
+    assert ask(door.port, chat()).status == 200
+    reader.reaches(1, "requests_total", slot="s1")
+    door.command(f"add server chat-8b/s2 {door.engines[0].address} maxconn 2")
+    door.command("enable server chat-8b/s2")
+    door.command("disable server chat-8b/s1")
+    assert ask(door.port, chat()).status == 200
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as forger:
+        forger.sendto(raw(server="s3"), ("127.0.0.1", reader.log))
+    reader.reaches(1, "requests_total", slot="s2")
+    reader.reaches(1, "requests_total", slot="other", pool="chat-8b")
+    assert reader.value("requests_total") == 3
 
 
 def test_a_flood_in_bursts_is_read_whole(observed: Observe) -> None:

@@ -17,6 +17,7 @@ def raw(**changes: object) -> bytes:
         "pid": 7,
         "at_ms": 1_800_000_000_000,
         "arrived_ms": "1800000000000",
+        "ended_ms": "1800000001503",
         "pool": "chat-8b",
         "server": "chat-8b-03",
         "class": "-",
@@ -33,7 +34,15 @@ def test_a_line_says_who_served_it_and_what_its_caller_saw() -> None:
     line = parse(raw())
     assert (line.pool, line.slot, line.class_, line.outcome) == ("chat-8b", "chat-8b-03", "default", "ok")
     assert (line.wait_s, line.ttft_s, line.total_s) == (0.012, 0.507, 1.503)
-    assert (line.pid, line.arrived_at) == (7, 1_800_000_000.0)
+    assert (line.pid, line.arrived_at, line.ended_at) == (7, 1_800_000_000.0, 1_800_000_001.503)
+
+
+def test_a_line_of_an_older_configuration_says_no_end_and_is_a_line() -> None:
+    """It was written before the stamp was."""
+    older = json.loads(raw())
+    del older["ended_ms"]
+    assert parse(raw()).ended_at is not None
+    assert parse(json.dumps(older).encode()).ended_at is None
 
 
 def test_what_was_not_reached_is_absent_and_not_zero() -> None:
@@ -84,6 +93,9 @@ def test_status_and_termination_together_say_what_became_of_it(
         b"x" * (LONGEST + 1),
         raw(status="200"),
         raw(status=True),
+        raw(status=-2),
+        raw(status=99),
+        raw(status=600),
         raw(status=10**30),
         raw(total_ms=float("nan")),
         raw(total_ms=float("inf")),

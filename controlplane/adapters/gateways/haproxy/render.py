@@ -228,8 +228,8 @@ _HEALTH_ASKED = "if METH_GET { path /health }"
 _NO_MODEL_YET = "unless { var(txn.model) -m found }"
 _UNESCAPED = r"regsub('\\\\/',/,g)"  # two layers of HAProxy's own quoting lie above the expression
 _LOG_LINE = (
-    '{"pid":%pid,"at_ms":%Ts%ms,"arrived_ms":"%[var(txn.arrived)]","pool":"%b","server":"%s",'
-    '"class":"%[var(txn.class)]","status":%ST,"termination":"%tsc","wait_ms":%Tw,'
+    '{"pid":%pid,"at_ms":%Ts%ms,"arrived_ms":"%[var(txn.arrived)]","ended_ms":"%[date(0,ms)]","pool":"%b",'
+    '"server":"%s","class":"%[var(txn.class)]","status":%ST,"termination":"%tsc","wait_ms":%Tw,'
     '"ttft_ms":"%[var(txn.ttft)]","total_ms":%Ta,"bytes":%B,"retries":"%rc","server_queue":%sq,'
     '"pool_queue":%bq,"model":"%[var(txn.model),json(utf8s)]"}'
 )
