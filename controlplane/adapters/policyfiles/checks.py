@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from controlplane.adapters.policyfiles.document import Document, Loc
 from controlplane.adapters.policyfiles.policyfile import PolicyFile
+from controlplane.domain.loans import BUFFER
 from controlplane.domain.policy import Routing
 from controlplane.domain.profile import Profile
 
@@ -78,6 +79,12 @@ def _bounds(file: PolicyFile, _: Surroundings) -> Iterator[Finding]:
     if capacity.min > capacity.max:
         said = f"{capacity.min}, allowed: at most capacity.max ({capacity.max}) in pool {file.pool}"
         yield ("capacity", "min"), said
+
+
+def _account(file: PolicyFile, _: Surroundings) -> Iterator[Finding]:
+    if file.pool == BUFFER:
+        said = f"{BUFFER}, allowed: any other name: it is the account of nodes that belong to nobody"
+        yield ("pool",), f"{said} (its file has kind: buffer)"
 
 
 def _zero(file: PolicyFile, _: Surroundings) -> Iterator[Finding]:
@@ -163,5 +170,5 @@ def _cold_start(file: PolicyFile, around: Surroundings) -> Iterator[Finding]:
         yield ("capacity", "stabilise"), said
 
 
-ERRORS: tuple[Check, ...] = (_bounds, _zero, _hysteresis, _windows, _profile)
+ERRORS: tuple[Check, ...] = (_account, _bounds, _zero, _hysteresis, _windows, _profile)
 WARNINGS: tuple[Check, ...] = (_first_bucket, _reachable, _cold_start)

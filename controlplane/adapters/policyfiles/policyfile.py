@@ -74,6 +74,8 @@ class CapacitySection(Closed):
     """Wait after any change before a shrinking."""
     stabilise: Annotated[float, duration("0s", "1d")] = _CAPACITY["stabilise_s"]
     """The largest want of this span counts for shrinking."""
+    drain: Annotated[float, duration("1s", "1h")] = _CAPACITY["drain_s"]
+    """Longest wait for the open requests of an instance that leaves; then they are cut."""
 
     def value(self) -> domain.CapacityPolicy:
         """The domain's value of this section."""
@@ -88,6 +90,7 @@ class CapacitySection(Closed):
             grow_cooldown_s=self.grow_cooldown,
             shrink_cooldown_s=self.shrink_cooldown,
             stabilise_s=self.stabilise,
+            drain_s=self.drain,
         )
 
 

@@ -1,23 +1,37 @@
-"""The policy file's JSON Schema, for editors: generated from the model that reads the files."""
+"""The policy files' JSON Schema, for editors: generated from the models that read the files."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
+from pydantic.json_schema import models_json_schema
+
+from controlplane.adapters.policyfiles.bufferfile import KIND, BufferFile
 from controlplane.adapters.policyfiles.policyfile import PolicyFile
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
+_CHOICE: Mapping[str, Any] = {
+    "if": {"required": ["kind"], "properties": {"kind": {"const": KIND}}},
+    "then": {"$ref": "#/$defs/BufferFile"},
+    "else": {"$ref": "#/$defs/PolicyFile"},
+}
+"""By its kind a file is the buffer's or a pool's: then an error is about the keys of the right one."""
+
 
 def policy_schema() -> str:
     """The schema as committed in `policies/schema.json`, with a final newline."""
-    schema = PolicyFile.model_json_schema()
-    sections: list[dict[str, Any]] = [schema, *schema["$defs"].values()]
-    for section in sections:
+    _, schema = models_json_schema(
+        [(PolicyFile, "validation"), (BufferFile, "validation")], ref_template="#/$defs/{model}"
+    )
+    sections: Mapping[str, dict[str, Any]] = schema["$defs"]
+    for section in sections.values():
         for name, field in section["properties"].items():
             section["properties"][name] = _field(field)
-    return json.dumps({"$schema": DIALECT, **schema}, indent=2, ensure_ascii=False) + "\n"
+    whole = {"$schema": DIALECT, "title": "A pool's policy, or the buffer's", **_CHOICE, "$defs": sections}
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
 def _field(field: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from controlplane.adapters.policyfiles import document
+from controlplane.adapters.policyfiles.bufferfile import BufferFile, is_buffer
 from controlplane.adapters.policyfiles.policyfile import PolicyFile
 from controlplane.adapters.policyfiles.schema import policy_schema
 from controlplane.adapters.policyfiles.shape import shaped
@@ -35,7 +36,8 @@ def test_the_schema_is_a_schema() -> None:
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_policies_satisfy_schema_and_reader(path: Path) -> None:
     read = document.read(path)
-    assert shaped(read, PolicyFile).pool == path.stem
+    model: type[BufferFile | PolicyFile] = BufferFile if is_buffer(read) else PolicyFile
+    assert shaped(read, model).pool == path.stem
     assert valid(read.value)
 
 
@@ -55,9 +57,16 @@ def test_what_the_reader_refuses_the_schema_refuses(change: dict[str, object]) -
     assert not valid(changed(POLICY, change))
 
 
+def test_a_buffer_has_the_buffers_keys_and_a_pool_its_own() -> None:
+    buffer = {"pool": "buffer", "kind": "buffer", "reserve": 8}
+    assert valid(buffer)
+    assert not valid({**buffer, "tp": 1})
+    assert not valid({**POLICY, "reserve": 8})
+
+
 def test_defaults_in_the_schema_could_be_written_in_a_file() -> None:
     schema: dict[str, Any] = json.loads(policy_schema())
-    for section in (schema, *schema["$defs"].values()):
+    for section in schema["$defs"].values():
         for field in section["properties"].values():
             if "default" in field:
                 jsonschema.validate(field["default"], field)
