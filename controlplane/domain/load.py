@@ -14,7 +14,7 @@ import numpy as np
 
 from controlplane.domain.policy import Routing
 from controlplane.domain.profile import Profile, largest_concurrency, slope_ms, tokens_per_second
-from controlplane.domain.readings import Bools, Column, Floats, Known, PoolSignal, Signal
+from controlplane.domain.readings import Bools, Column, Floats, Known, PoolSignal, Reading, Signal
 from controlplane.domain.view import PoolView
 
 DRAIN_S = 30.0
@@ -22,6 +22,9 @@ DRAIN_S = 30.0
 
 RETRY_AFTER_S = 5.0
 """How long our gateways ask a refused caller to wait before it comes again, seconds."""
+
+CHANCE = 2.0
+"""Standard deviations by which a few seconds' arrivals may differ from their mean by chance."""
 
 SPEED_RANGE = (0.25, 2.0)
 """What a measured speed may say of the profile: beyond this the measurement is wrong, not the card."""
@@ -135,18 +138,37 @@ def _leaving(view: PoolView, rate: float) -> Estimate:
 
 
 def _arriving(view: PoolView, rate: float) -> Estimate:
-    """Arrivals times mean output. Sees a flash crowd at once; nothing per instance in it.
+    """Arrivals times mean output; nothing per instance in it.
 
-    A refused caller comes again and is counted again, once every `RETRY_AFTER_S`: what is proven is that
-    many callers who wait outside, a backlog like that inside. At most each of them was a new one.
+    Over the window, and over the last four scrapes, which see a flash crowd in its first sample. Of the
+    latter only what chance does not explain: it may make a pool grow, and never keeps it from shrinking.
     """
-    arrivals, refusals = view.reading(PoolSignal.ARRIVALS), view.reading(PoolSignal.REFUSALS)
-    if not isinstance(arrivals, Known):
-        return Estimate(0.0, 0.0 if view.policy.routing is Routing.EXTERNAL else None)
-    refused = min(refusals.value, arrivals.value) if isinstance(refusals, Known) else 0.0
-    proven = arrivals.value - refused + refused * RETRY_AFTER_S / DRAIN_S
+    arrivals = view.reading(PoolSignal.ARRIVALS)
     each = view.mix.mix.output_mean / rate
-    return Estimate(proven * each, arrivals.value * each)
+    at_once = _callers(_beyond_chance(view), view.reading(PoolSignal.REFUSALS_NOW)) * each
+    if not isinstance(arrivals, Known):
+        return Estimate(at_once, 0.0 if view.policy.routing is Routing.EXTERNAL else None)
+    lower = _callers(arrivals.value, view.reading(PoolSignal.REFUSALS)) * each
+    return Estimate(max(lower, at_once), max(arrivals.value * each, at_once))
+
+
+def _callers(arrivals: float, refusals: Reading) -> float:
+    """Callers a second. A refused one comes again and is counted again, once every `RETRY_AFTER_S`: what
+    is proven is that many callers who wait outside, a backlog like that inside. At most each was a new one.
+    """
+    refused = min(refusals.value, arrivals) if isinstance(refusals, Known) else 0.0
+    return arrivals - refused + refused * RETRY_AFTER_S / DRAIN_S
+
+
+def _beyond_chance(view: PoolView) -> float:
+    """Least arrivals a second that explain those of the last four scrapes: n independent callers scatter
+    by sqrt(n) (Poisson), so n - 2 sqrt(n), which chance alone exceeds once in 40 samples, and then by little.
+    """
+    arrivals = view.reading(PoolSignal.ARRIVALS_NOW)
+    if not isinstance(arrivals, Known):
+        return 0.0
+    count = arrivals.value * view.four_scrapes_s
+    return max(0.0, count - CHANCE * math.sqrt(count)) / view.four_scrapes_s
 
 
 def _in_service(view: PoolView, profile: Profile, rate: float) -> Estimate:

@@ -99,6 +99,8 @@ class PoolSignal(StrEnum):
 
     ARRIVALS = "arrivals"  # requests a second at the gateway
     REFUSALS = "refusals"  # refused by the gateway, a second
+    ARRIVALS_NOW = "arrivals_now"  # as `arrivals`, over four scrapes: the first to see a crowd
+    REFUSALS_NOW = "refusals_now"
     GATEWAY_QUEUE = "gateway_queue"
     GATEWAY_IN_FLIGHT = "gateway_in_flight"
     TTFT_P95 = "ttft_p95"  # by the engines, which do not see the queue before them
@@ -140,6 +142,8 @@ UNITS: Mapping[Signal | PoolSignal, str] = {
     Signal.PROGRESS: "per_second",
     PoolSignal.ARRIVALS: "per_second",
     PoolSignal.REFUSALS: "per_second",
+    PoolSignal.ARRIVALS_NOW: "per_second",
+    PoolSignal.REFUSALS_NOW: "per_second",
     PoolSignal.GATEWAY_QUEUE: "requests",
     PoolSignal.GATEWAY_IN_FLIGHT: "requests",
     PoolSignal.TTFT_P95: "seconds",

@@ -219,7 +219,17 @@ def trusted_reading(
     return next((Missing(cause, detail) for doubted, cause, detail in doubts if doubted), reading)
 
 
-def conserved_arrivals(readings: Mapping[PoolSignal, Reading], interval_s: float | None) -> Reading:
+def four_scrapes(interval_s: float | None) -> float:
+    """The shortest window that a rate is computed over, seconds."""
+    return 4.0 * (interval_s or DEFAULT_INTERVAL_S)
+
+
+def conserved_arrivals(
+    readings: Mapping[PoolSignal, Reading],
+    interval_s: float | None,
+    came: PoolSignal = PoolSignal.ARRIVALS,
+    refused: PoolSignal = PoolSignal.REFUSALS,
+) -> Reading:
     """Arrivals, unless more came than can be accounted for.
 
     What arrived within the window has ended, was refused, was given up, or is still there:
@@ -227,12 +237,12 @@ def conserved_arrivals(readings: Mapping[PoolSignal, Reading], interval_s: float
     window is taken as the shortest that rates are ever computed over, four scrapes: a flash
     crowd, of which everything is still there, must never be mistaken for a reset.
     """
-    window_s = 4.0 * (interval_s or DEFAULT_INTERVAL_S)
-    arrivals = readings.get(PoolSignal.ARRIVALS, Missing(Cause.NOT_ASKED))
-    figures = [readings.get(signal) for signal in _CONSERVED]
+    window_s = four_scrapes(interval_s)
+    arrivals = readings.get(came, Missing(Cause.NOT_ASKED))
+    figures = [readings.get(signal) for signal in (refused, *_CONSERVED)]
     if not isinstance(arrivals, Known) or not all(isinstance(each, Known) for each in figures):
         return arrivals
-    completions, refusals, queue, in_flight, given_up = (
+    refusals, completions, queue, in_flight, given_up = (
         each.value for each in figures if isinstance(each, Known)
     )
     ended = completions / max(1.0 - given_up, 0.05)
@@ -244,7 +254,6 @@ def conserved_arrivals(readings: Mapping[PoolSignal, Reading], interval_s: float
 
 _CONSERVED = (
     PoolSignal.COMPLETIONS,
-    PoolSignal.REFUSALS,
     PoolSignal.GATEWAY_QUEUE,
     PoolSignal.GATEWAY_IN_FLIGHT,
     PoolSignal.CANCELLED_RATIO,

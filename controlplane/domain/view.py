@@ -50,7 +50,7 @@ class PoolView:
     `gauge_rows`, `rate_rows`: who should report gauges and windowed figures; `traffic_rows`: who
     takes traffic. `gateways_missing` counts gateways that did not answer. `suspects` by row.
     `instances` that are on their way out stand as draining; `rising` counts those ordered to come up
-    that do not stand as coming yet.
+    that do not stand as coming yet. `four_scrapes_s`: the shortest window of a rate.
     """
 
     kind: CycleKind
@@ -72,6 +72,7 @@ class PoolView:
     work: trust.Work
     suspects: Mapping[int, SeenCounters] = field(default_factory=dict)
     rising: int = 0
+    four_scrapes_s: float = trust.four_scrapes(None)
 
     def column(self, signal: Signal) -> Column:
         """A signal's trusted column; all missing where it was not asked for."""
@@ -169,6 +170,7 @@ def view_of(
         work=work,
         suspects=evidence_of_freezing,
         rising=_rising(instances, moves),
+        four_scrapes_s=trust.four_scrapes(observation.source.interval_s),
     )
 
 
@@ -214,10 +216,17 @@ def _readings(observation: Observation, policy: PoolPolicy, *, gap: bool) -> dic
         signal: trust.trusted_reading(signal, reading, observation.now, policy.evidence, gap=gap)
         for signal, reading in observation.pools.get(policy.pool, {}).items()
     }
-    if PoolSignal.ARRIVALS in trusted:
-        interval_s = observation.source.interval_s
-        trusted[PoolSignal.ARRIVALS] = trust.conserved_arrivals(trusted, interval_s)
+    interval_s = observation.source.interval_s
+    for came, refused in _DEMAND:
+        if came in trusted:
+            trusted[came] = trust.conserved_arrivals(trusted, interval_s, came, refused)
     return trusted
+
+
+_DEMAND = (
+    (PoolSignal.ARRIVALS, PoolSignal.REFUSALS),
+    (PoolSignal.ARRIVALS_NOW, PoolSignal.REFUSALS_NOW),
+)
 
 
 def _backends(gateways: Mapping[str, GatewayView | Missing], pool: PoolName) -> tuple[Backend, ...]:

@@ -38,6 +38,46 @@ def test_a_flash_crowd_is_seen_in_arrivals_before_anything_leaves() -> None:
     assert offered_load(view(crowd)).arriving.lower > 2 * offered_load(view(calm)).arriving.lower
 
 
+def burst(now_a_second: float, interval_s: float = 1.0, **changes: Value) -> float:
+    """Arriving instances as proven, where a window of minutes still says 20 requests a second."""
+    readings: dict[PoolSignal, Value] = {
+        PoolSignal.ARRIVALS: 20.0,
+        PoolSignal.ARRIVALS_NOW: now_a_second,
+        PoolSignal.REFUSALS_NOW: changes.get("refused", 0.0),
+    }
+    observed = steady_pool(5, 40.0, queue=900.0, pool_changes=readings)
+    source = replace(observed.source, interval_s=interval_s)
+    load = offered_load(view(replace(observed, source=source)))
+    return load.arriving.lower * load.tokens_per_instance / MIX.output_mean
+
+
+def test_a_flash_crowd_is_seen_in_its_first_four_scrapes_however_long_the_window() -> None:
+    """64 came in each of 4 s: 256, of which chance could make at most 2 x 16; before, nothing is seen."""
+    assert burst(20.0) == pytest.approx(20.0)
+    assert burst(64.0) == pytest.approx((256.0 - 32.0) / 4.0)
+
+
+def test_a_few_callers_more_than_usual_are_chance_and_no_crowd() -> None:
+    assert burst(24.0) == pytest.approx(20.0)
+    assert burst(24.0, interval_s=15.0) == pytest.approx(24.0 - 2.0 * (24.0 / 60.0) ** 0.5)
+
+
+def test_a_crowd_of_which_most_are_refused_and_come_again_counts_once_per_retry_after() -> None:
+    arrivals = (256.0 - 32.0) / 4.0
+    assert burst(64.0, refused=36.0) == pytest.approx(arrivals - 36.0 + 36.0 / 6.0)
+
+
+@given(st.floats(0.0, 500.0), st.floats(1.0, 30.0))
+def test_a_few_seconds_prove_never_more_than_what_came(now_a_second: float, interval_s: float) -> None:
+    assert burst(now_a_second, interval_s) <= max(20.0, now_a_second) * (1.0 + 1e-9)
+
+
+def test_a_burst_of_arrivals_never_keeps_a_pool_from_shrinking_by_chance() -> None:
+    quiet = steady_pool(5, 10.0)
+    noisy = steady_pool(5, 10.0, pool_changes={PoolSignal.ARRIVALS_NOW: 3.0})
+    assert offered_load(view(noisy)).upper == offered_load(view(quiet)).upper
+
+
 def arriving(arrivals: float, refusals: Value) -> tuple[float, float | None]:
     """Arriving requests a second as the load proves them, and as it could be at most."""
     changes = {PoolSignal.ARRIVALS: arrivals, PoolSignal.REFUSALS: refusals}

@@ -19,8 +19,8 @@ def _pool(values: str, aggregate: str = "sum") -> str:
     return f'{aggregate} by ($pool) (label_replace({values}, "pool", "$$1", "proxy", "(.*)"))'
 
 
-def _rate(*names: str) -> str:
-    rates = " + ".join(f"rate(haproxy_backend_{name}_total{{$gateways}}[$window])" for name in names)
+def _rate(*names: str, span: str = "$window") -> str:
+    rates = " + ".join(f"rate(haproxy_backend_{name}_total{{$gateways}}[{span}])" for name in names)
     return _pool(rates)
 
 
@@ -40,6 +40,21 @@ TEMPLATES = (
         "requests_denied_total",
         "connection_errors_total",
         span=Span.WINDOW,
+        high=_CEILING,
+    ),
+    _gateway(
+        PoolSignal.ARRIVALS_NOW,
+        _rate("sessions", span="$four"),
+        "sessions_total",
+        span=Span.FOUR_SCRAPES,
+        high=_CEILING,
+    ),
+    _gateway(
+        PoolSignal.REFUSALS_NOW,
+        _rate("requests_denied", "connection_errors", span="$four"),
+        "requests_denied_total",
+        "connection_errors_total",
+        span=Span.FOUR_SCRAPES,
         high=_CEILING,
     ),
     _gateway(

@@ -10,10 +10,12 @@ import numpy as np
 from controlplane.domain.combine import Merge
 from controlplane.domain.explanation import Input, Proposal, Step, Verb, Vote
 from controlplane.domain.load import present_need
-from controlplane.domain.readings import Signal
-from controlplane.domain.rules.base import CapacityView, Rule, figure
+from controlplane.domain.readings import PoolSignal, Signal
+from controlplane.domain.rules.base import CapacityView, Rule, figure, seen
 
 ID = "offered_load"
+
+_CAME = (PoolSignal.ARRIVALS, PoolSignal.ARRIVALS_NOW)
 
 
 class Code(StrEnum):
@@ -65,6 +67,7 @@ def _inputs(view: CapacityView) -> tuple[Input, ...]:
         figure("leaving", load.leaving.lower, "instances"),
         figure("arriving", load.arriving.lower, "instances"),
         figure("in_service", load.in_service.lower, "instances"),
+        *(seen(each, pool.reading(each), pool.now) for each in _CAME),
         figure("missing", sum(each.upper is None for each in estimates), "estimates"),
         figure("before", view.before, "instances"),
         figure("carried", capacity.target_utilisation * view.before, "instances"),
