@@ -29,7 +29,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
     "--for",
     "for_s",
     type=Range(SHORTEST_S, LONGEST_S),
-    help="Seconds from the first request on. Without it: the story takes 5 minutes, then it runs on.",
+    help="Seconds from the first request on. Without it: the story takes 7 minutes, then it runs on.",
 )
 @click.option("--trace", type=FILE, help="Trace that drives chat-8b. Without it: seeded chat traffic.")
 @click.option("--fleet", type=click.Choice(sorted(FLEETS)), default="small", show_default=True)
@@ -55,14 +55,16 @@ def command(  # noqa: PLR0913  # one parameter an option
 ) -> None:
     """Watch a fleet being steered: real Prometheus, real HAProxy, real streamed requests.
 
-    A throttled card is found and weighted down; then Prometheus fails in four ways, and nothing
-    shrinks. Everything runs on loopback, and is ended by its own pid. Ctrl-C ends it at any moment.
+    A throttled card is found and weighted down. A crowd comes, and is answered within seconds by
+    sleepers in the buffer, on GPUs that did offline work until then; it pages once, and what was lent
+    goes back without a cut stream. Then Prometheus fails in four ways, and nothing shrinks. Everything
+    runs on loopback, and is ended by its own pid. Ctrl-C ends it at any moment.
 
     \b
     Examples:
       trimtab demo
-      trimtab demo --for 120 --report demo.json
-      trimtab demo --trace azure2023_conv.parquet --for 300 --report demo.json
+      trimtab demo --for 420 --report demo.json
+      trimtab demo --trace azure2023_conv.parquet --for 420 --report demo.json
     """
     stop = _stopped_by_signals()
     wish = Wish(fleet, for_s, trace, seed, report.with_suffix(".db") if report else None)

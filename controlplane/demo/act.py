@@ -15,7 +15,7 @@ from typing import Any
 
 from controlplane.demo.fleet import STARRED
 from controlplane.demo.processes import DemoError, died
-from controlplane.demo.stage import Stage, fetch, start_prometheus, targets, write_targets
+from controlplane.demo.stage import Stage, fetch, start_crowd, start_prometheus, targets, write_targets
 from controlplane.demo.timeline import Deed, Phase
 
 FACTOR = 0.4
@@ -56,7 +56,7 @@ class Actor:
         """Start a phase and do its deed."""
         mark = Mark(phase, self.clock())
         self.marks.append(mark)
-        if self._do(phase.deed):
+        if self._do(phase):
             mark.effective_at = self.clock()
         return mark
 
@@ -80,11 +80,13 @@ class Actor:
         if self.slot:
             self._twin("DELETE", f"/faults/{self.slot}", None)
 
-    def _do(self, deed: Deed) -> bool:
-        """Do it; whether it is in force at once."""
-        prometheus = self.stage.child("prometheus")
+    def _do(self, phase: Phase) -> bool:
+        """Do its deed; whether it is in force at once."""
+        deed, prometheus = phase.deed, self.stage.child("prometheus")
         if deed is Deed.THROTTLE:
             self._throttle()
+        elif deed is Deed.SURGE:
+            start_crowd(self.stage, phase.to_s - phase.from_s)
         elif deed is Deed.STOP and prometheus is not None:
             self.stage.crew.end(prometheus)
         elif deed is Deed.HANG and prometheus is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import urllib.request
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from controlplane.door.line import Outcome
 
 TRACE = "door.csv"
 PREFIX = "trimtab_door_"
+
+GIVEN_UP = "offline_given_up"
 
 Row = Mapping[str, str]
 
@@ -46,16 +48,22 @@ def rows(folder: Path) -> list[Row]:
     return found
 
 
-def figures(traced: Sequence[Row], counted: Mapping[str, float]) -> dict[str, Any]:
-    """`door` and `exporter` of the report. A figure that nobody gave is None."""
-    by_outcome = Counter(row["outcome"] for row in traced)
+def figures(
+    traced: Sequence[Row], counted: Mapping[str, float], offline: Collection[str] = ()
+) -> dict[str, Any]:
+    """`door` and `exporter` of the report. A figure that nobody gave is None.
+
+    An attempt at an `offline` pool that found it asleep, or was given up when it fell asleep, is made again
+    by its client: it counts as `offline_given_up` and as no failure.
+    """
+    by_outcome = Counter(_became(row, offline) for row in traced)
     done = [row for row in traced if row["outcome"] == Outcome.OK]
     return {
         "door": {
             "p95_s": _p95(row["total_s"] for row in done),
             "ttft_p95_s": _p95(row["ttft_s"] for row in done),
             "wait_p95_s": _p95(row["wait_s"] for row in done),
-            **{outcome.value: by_outcome[outcome] for outcome in Outcome},
+            **{outcome: by_outcome[outcome] for outcome in (*map(str, Outcome), GIVEN_UP)},
         },
         "exporter": {
             "lines": _whole(counted.get("lines_total")),
@@ -63,6 +71,11 @@ def figures(traced: Sequence[Row], counted: Mapping[str, float]) -> dict[str, An
             "malformed": _whole(counted.get("malformed_lines_total")),
         },
     }
+
+
+def _became(row: Row, offline: Collection[str]) -> str:
+    again = row["outcome"] in {Outcome.FAILED, Outcome.CUT, Outcome.REFUSED} and row["pool"] in offline
+    return GIVEN_UP if again else row["outcome"]
 
 
 def _p95(texts: Iterable[str]) -> float | None:

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controlplane.adapters.sql.open import open_reader
-from controlplane.adapters.sql.reader import Filter, Listed, Reader
+from controlplane.adapters.sql.reader import Filter, Lent, Listed, Page, PageFilter, Reader
 from controlplane.domain.fleet import Inventory
 from controlplane.domain.ids import CycleId, CycleKind
-from controlplane.domain.plan import Outcome, Plan
+from controlplane.domain.plan import AT_GATEWAY, Outcome, Plan
 from controlplane.domain.readings import Missing
 from controlplane.ports import Frame, PortError
+
+MOST = 100_000
+"""Rows of a demonstration: more than any has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +56,19 @@ class RecordFile:
         return reader.decisions(Filter(outcome=Outcome.CHANGE), limit) if reader else ()
 
     def pushed(self) -> int:
-        """How many levels gateways took: capacity actions are never applied here."""
+        """How many levels gateways took."""
         reader = self._reader()
-        return reader.counts().get("action_applied", 0) if reader else 0
+        return sum(reader.applied().get(kind, 0) for kind in AT_GATEWAY) if reader else 0
+
+    def loans(self) -> Sequence[Lent]:
+        """All loans, the newest first."""
+        reader = self._reader()
+        return reader.loans(MOST) if reader else ()
+
+    def pages(self) -> Sequence[Page]:
+        """All pages, the newest first."""
+        reader = self._reader()
+        return reader.pages(PageFilter(), MOST) if reader else ()
 
     def close(self) -> None:
         """Close the connection."""

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from controlplane.adapters.sql.pagelist import Page
+from controlplane.adapters.sql.reader import Lent
+from controlplane.demo import moved
 from controlplane.demo.act import Mark
-from controlplane.demo.fleet import DEADLINE_S, STARRED
+from controlplane.demo.fleet import BORROWED, DEADLINE_S, STARRED
 from controlplane.demo.record import Told
 from controlplane.demo.timeline import FAILURES, Deed
 from controlplane.domain.conservation import account
@@ -30,7 +33,8 @@ TAIL_SHARE = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """All that a report is made of. `truth`: the twin's word; `pushed`: levels that gateways took."""
+    """All that a report is made of. `truth`: the twin's word; `pushed`: levels that gateways took; `online`:
+    pools whose callers wait; `late_s`: the starred pool's target of the first token, seconds."""
 
     results: Sequence[Result]
     cycles: Sequence[Told]
@@ -40,6 +44,10 @@ class Material:
     truth: Mapping[str, Any]
     summaries: Sequence[Mapping[str, Any]]
     model: str
+    loans: Sequence[Lent] = ()
+    pages: Sequence[Page] = ()
+    online: Sequence[str] = ()
+    late_s: float = 1.0
 
 
 def figures(material: Material) -> dict[str, Any]:
@@ -47,11 +55,15 @@ def figures(material: Material) -> dict[str, Any]:
     faults = _faults(material)
     broken = sum(material.truth.get("broken_requests", {}).values()) if material.truth else None
     phases = [_phase(mark) for mark in material.marks if mark.to_at is not None]
+    crowd = _mark(material.marks, Deed.SURGE)
     return {
         "requests": counts(material.results, faults, broken),
         "latency": {"all": latency(material.results), "phases": by_phase(material.results, phases, faults)},
         "decisions": _decisions(material.cycles),
         "pushes": material.pushed,
+        "loans": moved.loans(material.loans),
+        "drains": moved.drains(material.truth, material.online),
+        "pages": moved.pages(material.pages),
         "imbalance": _imbalance(material),
         "gpus_unaccounted": _unaccounted(material.cycles),
         "lag_p99_s": worst_lag(material),
@@ -59,7 +71,12 @@ def figures(material: Material) -> dict[str, Any]:
             "generator_p99_s": [each.get("lag_p99_s") for each in material.summaries],
             "twin_p99_s": material.truth.get("lag_p99_s"),
         },
-        "story": {"throttle": _throttle(material), "prometheus": _failures(material)},
+        "story": {
+            "throttle": _throttle(material),
+            "surge": moved.surge(material.results, crowd, BORROWED, material.late_s),
+            "pages": moved.paged(material.pages, crowd),
+            "prometheus": _failures(material),
+        },
     }
 
 

@@ -15,9 +15,19 @@ from typing import Any, Protocol
 
 from controlplane.demo.act import TICK_S, Actor, Mark
 from controlplane.demo.door import counts, figures, rows
-from controlplane.demo.fleet import Places
+from controlplane.demo.fleet import Places, pools_of
 from controlplane.demo.processes import Child, Crew, DemoError, Stopped, died
-from controlplane.demo.stage import GRACE_S, Stage, Wish, check, fetch, free_ports, start_fleet, start_traffic
+from controlplane.demo.stage import (
+    GRACE_S,
+    TRAFFIC,
+    Stage,
+    Wish,
+    check,
+    fetch,
+    free_ports,
+    start_fleet,
+    start_traffic,
+)
 from controlplane.demo.timeline import Phase, open_end, story
 
 TRAFFIC_READY_S = 60.0
@@ -105,9 +115,9 @@ def perform(wish: Wish, folder: Path, watcher: Watcher, stop: threading.Event) -
 
 def _stage(wish: Wish, folder: Path, stop: threading.Event) -> Stage:
     prometheus, _ = check(wish)
-    gateway, exporter, metrics, log, door = free_ports(5)
+    gateway, exporter, metrics, log, door, controller, pager = free_ports(7)
     database = wish.database or folder / "trimtab.db"
-    places = Places(folder, database.absolute(), metrics, gateway, exporter, 0, log, door)
+    places = Places(folder, database.absolute(), metrics, gateway, exporter, 0, log, door, controller, pager)
     return Stage(wish, Crew(folder, stop.is_set), places, prometheus)
 
 
@@ -143,8 +153,8 @@ def _phase(stage: Stage, actor: Actor, watcher: Watcher, phase: Phase, start: fl
 
 def _again(stage: Stage) -> None:
     """Where there is no end, traffic that has ended begins anew."""
-    traffic = stage.crew.children[-1]
-    if stage.wish.duration_s is None and traffic.name.startswith("traffic") and not traffic.alive:
+    plays = [each for each in stage.crew.children if each.name.rpartition("-")[0] == TRAFFIC]
+    if stage.wish.duration_s is None and plays and not plays[-1].alive:
         start_traffic(stage)
 
 
@@ -169,7 +179,7 @@ def _finish(stage: Stage, actor: Actor, played: Played) -> None:
         played.truth = fetch(f"http://127.0.0.1:{stage.places.twin}/truth", TRUTH_S)
     counted = counts(stage.places.door_metrics)
     stage.crew.end_all()
-    played.door = figures(rows(stage.places.folder), counted)
+    played.door = figures(rows(stage.places.folder), counted, pools_of("offline"))
     stage.places.socket.unlink(missing_ok=True)
     played.cpu_s = stage.crew.cpu_s
     played.places, played.marks, played.slot = stage.places, actor.marks, actor.slot

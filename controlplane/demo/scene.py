@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -74,6 +74,8 @@ class Scene:
     pools: Sequence[PoolRow] = ()
     apart: Sequence[Apart] = ()
     decided: Sequence[Decided] = ()
+    loans: Mapping[str, int] = field(default_factory=dict)
+    pages: Mapping[str, int] = field(default_factory=dict)
     requests: str = ""
     generator_lag_s: float | None = None
     twin_lag_s: float | None = None

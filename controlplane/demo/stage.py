@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import secrets
 import socket
 import sys
 import urllib.request
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from controlplane.adapters.alertmanager.config import PagingPlan, alertmanager_config
 from controlplane.adapters.engines.rules import recording_text
 from controlplane.adapters.engines.template import Rendering
 from controlplane.adapters.gateways.haproxy import files, members
@@ -23,13 +25,14 @@ from controlplane.adapters.policyfiles.profilefile import load_profiles
 from controlplane.adapters.policyfiles.source import PolicyDirectory
 from controlplane.adapters.prometheus.config import ScrapePlan, prometheus_config
 from controlplane.binaries import find
-from controlplane.demo import door, fleet
+from controlplane.demo import alerts, door, fleet
 from controlplane.demo.fleet import Places
 from controlplane.demo.processes import Child, Crew, DemoError
 from controlplane.demo.profiles import perturbed, profile_text, truth
 from controlplane.demo.record import RecordFile
 from controlplane.demo.timeline import UNTIMED_S
 from controlplane.domain.ids import CycleKind
+from controlplane.domain.profile import Profile
 from controlplane.twin.live.fleet import FLEETS, PoolPlan
 
 READY_S = 30.0
@@ -44,6 +47,13 @@ PORTS = range(20_000, 30_000)
 
 SQLITE_ENDS = ("-wal", "-shm")
 """Files that SQLite keeps beside a database: an older one's would be taken for the new one's."""
+
+TRAFFIC, CROWD = "traffic", "traffic-crowd"
+"""How the generators are called; what stands before the last hyphen says which it is."""
+
+PAGER = "prometheus-alertmanager"
+PAGES_S: Mapping[str, float] = {"group_wait_s": 0.0, "group_interval_s": 1.0, "repeat_interval_s": 15.0}
+"""A page is told at once, and again each 15 s: the record keeps one."""
 
 SERVED = ("engines", "gpus")
 """Kinds of targets that the twin lists; each stands in a file of its own for Prometheus."""
@@ -73,7 +83,8 @@ class Wish:
 
 @dataclass(slots=True)
 class Stage:
-    """Everything that runs. `command` starts our own commands in a fresh interpreter."""
+    """Everything that runs. `plays`: results files of the traffic, in the order of their start; `truths`: by
+    pool, the profile that the twin plays by."""
 
     wish: Wish
     crew: Crew
@@ -81,6 +92,7 @@ class Stage:
     prometheus_binary: Path
     twin: Child | None = None
     plays: list[Path] = field(default_factory=list)
+    truths: Mapping[str, Profile] = field(default_factory=dict)
 
     @property
     def plans(self) -> Sequence[PoolPlan]:
@@ -152,6 +164,7 @@ def check(wish: Wish) -> tuple[Path, Path]:
             read_trace(wish.trace)
         except TraceError as error:
             raise DemoError(str(error)) from error
+    find(PAGER)
     return find("prometheus"), find("haproxy")
 
 
@@ -179,12 +192,14 @@ def start_parts(stage: Stage, say: Callable[[str], None]) -> None:
     write_targets(stage, targets(stage, READY_S))
     start_prometheus(stage)
     say(f"Prometheus at http://127.0.0.1:{stage.places.prometheus}")
+    _start_pager(stage, say)
 
 
 def _beliefs(stage: Stage) -> None:
     """Policies, profiles with their errors, the fleet file and the traffic."""
     places, shipped = stage.places, load_profiles()
-    truths = {plan.name: truth(shipped[plan.profile], plan.seats) for plan in stage.plans}
+    truths = stage.truths = {plan.name: truth(shipped[plan.profile], plan.seats) for plan in stage.plans}
+    _write(places.policies / "buffer.yaml", fleet.buffer_text(stage.plans))
     for plan in stage.plans:
         _write(places.policies / f"{plan.name}.yaml", fleet.policy_text(plan))
         wrong = perturbed(truths[plan.name], stage.wish.seed)
@@ -261,8 +276,11 @@ def start_prometheus(stage: Stage) -> Child:
         gateways={fleet.GATEWAY: f"127.0.0.1:{places.exporter}"},
         doors={fleet.GATEWAY: f"127.0.0.1:{places.door_metrics}"} if places.door_metrics else {},
         interval_s=fleet.SCRAPE_S,
-        rule_files=["recording.yaml"],
+        rule_files=["recording.yaml", *(["alerts.yaml"] if places.alertmanager else [])],
+        trimtab=f"127.0.0.1:{places.controller}" if places.controller else "",
+        alertmanager=f"127.0.0.1:{places.alertmanager}" if places.alertmanager else "",
     )
+    _write(places.folder / "alerts.yaml", alerts.shortened(fleet.ALERT, fleet.HELD_S))
     _write(places.folder / "prometheus.yml", prometheus_config(plan))
     _write(places.folder / "recording.yaml", recording_text(Rendering(fleet.WINDOW_S, fleet.SCRAPE_S)))
     command: list[str | Path] = [
@@ -276,6 +294,29 @@ def start_prometheus(stage: Stage) -> Child:
     url = f"http://127.0.0.1:{places.prometheus}/-/ready"
     stage.crew.wait_for(child, lambda: healthy(url), "answer", READY_S)
     return child
+
+
+def _start_pager(stage: Stage, say: Callable[[str], None]) -> None:
+    """Alertmanager, and the token that it shows to the controller: new for each run, read by us alone."""
+    places = stage.places
+    if not places.alertmanager:
+        return
+    places.token.touch(0o600)
+    places.token.write_text(secrets.token_urlsafe(), encoding="utf-8")
+    plan = PagingPlan(f"http://127.0.0.1:{places.controller}/alerts", places.token.name, **PAGES_S)
+    _write(places.folder / "alertmanager.yml", alertmanager_config(plan))
+    command: list[str | Path] = [
+        find(PAGER),
+        f"--config.file={places.folder / 'alertmanager.yml'}",
+        f"--storage.path={places.folder / 'alertmanager-data'}",
+        f"--web.listen-address=127.0.0.1:{places.alertmanager}",
+        "--cluster.listen-address=",  # one alone: no port towards others
+        "--log.level=warn",
+    ]
+    child = stage.crew.start("alertmanager", command)
+    url = f"http://127.0.0.1:{places.alertmanager}/-/ready"
+    stage.crew.wait_for(child, lambda: healthy(url), "answer", READY_S)
+    say(f"Alertmanager at http://127.0.0.1:{places.alertmanager}")
 
 
 def _start_controller(stage: Stage, say: Callable[[str], None]) -> None:
@@ -294,13 +335,26 @@ def _start_controller(stage: Stage, say: Callable[[str], None]) -> None:
 
 def start_traffic(stage: Stage) -> Child:
     """The generator, one process for all pools; it ends by itself."""
-    results = stage.places.folder / f"results-{len(stage.plays)}.jsonl"
+    return _play(stage, TRAFFIC, "mix.json", stage.wish.play_s)
+
+
+def start_crowd(stage: Stage, seconds: float) -> Child:
+    """Chat beside the traffic, for so long, from another process: its callers know nothing of the others."""
+    plan = next(plan for plan in stage.plans if plan.name == fleet.STARRED)
+    text = fleet.crowd_text(plan, stage.truths[plan.name], seconds, stage.wish.seed)
+    _write(stage.places.folder / "crowd.json", text)
+    return _play(stage, CROWD, "crowd.json", seconds)
+
+
+def _play(stage: Stage, kind: str, mix: str, seconds: float) -> Child:
+    """Request ids are drawn by seed: each play has one of its own."""
+    number = len(stage.plays)
+    results = stage.places.folder / f"results-{number}.jsonl"
     stage.plays.append(results)
-    url = f"http://127.0.0.1:{stage.places.gateway}"
-    options = ("--url", url, "--mix", stage.places.folder / "mix.json", "--results", results)
-    name = f"traffic-{len(stage.plays)}" if len(stage.plays) > 1 else "traffic"
-    length = ("--for", stage.wish.play_s, "--grace", GRACE_S)
-    return stage.crew.start(name, ours("traffic", "play", *options, *length))
+    url, seed = f"http://127.0.0.1:{stage.places.gateway}", stage.wish.seed + number
+    options = ("--url", url, "--mix", stage.places.folder / mix, "--results", results, "--seed", seed)
+    length = ("--for", seconds, "--grace", GRACE_S)
+    return stage.crew.start(f"{kind}-{number}", ours("traffic", "play", *options, *length))
 
 
 def targets(stage: Stage, timeout_s: float = 2.0) -> Mapping[str, list[Any]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-SHORTEST_S = 40.0
+SHORTEST_S = 60.0
 """Below this a phase is shorter than what it wants to show."""
 
 LONGEST_S = 86_400.0
 """Above this its traffic, all drawn beforehand, asks for gigabytes. Without an end it is drawn hourly."""
 
-UNTIMED_S = 300.0
+UNTIMED_S = 420.0
 """Length of the story where nobody says how long; the fleet then runs on."""
 
 
@@ -20,6 +20,7 @@ class Deed(StrEnum):
 
     NOTHING = "nothing"
     THROTTLE = "throttle"
+    SURGE = "surge"
     STOP = "prometheus_stopped"
     HANG = "prometheus_hanging"
     EMPTY = "prometheus_empty"
@@ -49,22 +50,36 @@ _BLIND = "no pool shrinks and every weight stays where it is"
 _AGAIN = "readings come back; windows that reach into the gap are not used"
 
 _STORY: tuple[tuple[str, float, Deed, str, str], ...] = (
-    ("warm-up", 0.08, Deed.NOTHING, "traffic begins", "running requests rise until the pool is busy"),
-    ("baseline", 0.08, Deed.NOTHING, "a healthy fleet", "all weights of chat-8b alike, busyness even"),
+    ("warm-up", 0.06, Deed.NOTHING, "traffic begins", "running requests rise until the pool is busy"),
+    ("baseline", 0.05, Deed.NOTHING, "a healthy fleet", "all weights of chat-8b alike, busyness even"),
     (
         "throttled",
-        0.40,
+        0.14,
         Deed.THROTTLE,
         "one card of chat-8b drops to 0.4 of its speed",
         "its measured speed falls, and its weight follows",
     ),
-    ("prometheus-stopped", 0.07, Deed.STOP, "Prometheus is stopped", _BLIND),
-    ("recovery-1", 0.03, Deed.NOTHING, "Prometheus is started again", _AGAIN),
-    ("prometheus-hanging", 0.07, Deed.HANG, "Prometheus accepts queries and never answers", _BLIND),
-    ("recovery-2", 0.03, Deed.NOTHING, "Prometheus answers again", _AGAIN),
-    ("prometheus-empty", 0.11, Deed.EMPTY, "Prometheus knows no target any more", _BLIND),
-    ("recovery-3", 0.03, Deed.NOTHING, "all targets are back", _AGAIN),
-    ("prometheus-half", 0.10, Deed.HALF, "Prometheus sees half of the targets", _BLIND),
+    (
+        "surge",
+        0.16,
+        Deed.SURGE,
+        "a crowd comes to chat-8b at once, more than it can serve",
+        "offline work in the buffer falls asleep, and chat-8b wakes on its GPUs; the late P95 pages",
+    ),
+    (
+        "return",
+        0.28,
+        Deed.NOTHING,
+        "the crowd has gone",
+        "what was borrowed is drained and given back, offline work wakes, the page resolves",
+    ),
+    ("prometheus-stopped", 0.05, Deed.STOP, "Prometheus is stopped", _BLIND),
+    ("recovery-1", 0.02, Deed.NOTHING, "Prometheus is started again", _AGAIN),
+    ("prometheus-hanging", 0.05, Deed.HANG, "Prometheus accepts queries and never answers", _BLIND),
+    ("recovery-2", 0.02, Deed.NOTHING, "Prometheus answers again", _AGAIN),
+    ("prometheus-empty", 0.07, Deed.EMPTY, "Prometheus knows no target any more", _BLIND),
+    ("recovery-3", 0.02, Deed.NOTHING, "all targets are back", _AGAIN),
+    ("prometheus-half", 0.08, Deed.HALF, "Prometheus sees half of the targets", _BLIND),
 )
 """Name, share of the whole, deed, title and look of every phase; the shares sum to 1."""
 

@@ -107,7 +107,11 @@ def _foot(scene: Scene) -> RenderableType:
         f"{who} {_number(value)} s"
         for who, value in (("generator", scene.generator_lag_s), ("twin", scene.twin_lag_s))
     )
-    return Text(f"requests: {scene.requests or 'none yet'} · lateness P99: {lags}", style="dim")
+    moved = " · ".join(
+        f"{what}: " + (", ".join(f"{count} {word}" for word, count in counts.items()) or "none")
+        for what, counts in (("loans", scene.loans), ("pages", scene.pages))
+    )
+    return Text(f"requests: {scene.requests or 'none yet'} · lateness P99: {lags}\n{moved}", style="dim")
 
 
 def _uneven(value: float | None) -> Text:

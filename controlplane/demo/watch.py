@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +15,8 @@ from typing import Self
 from rich.console import Console
 from rich.live import Live
 
+from controlplane.adapters.sql.reader import Lent, Page
+from controlplane.demo import moved
 from controlplane.demo.act import Actor, Mark
 from controlplane.demo.record import RecordFile
 from controlplane.demo.run import Watcher
@@ -39,23 +41,28 @@ KEPT = 2_000
 
 @dataclass(slots=True)
 class Tail:
-    """Follows a results file: counts, and the last latenesses, without reading it twice."""
+    """Follows results files: counts, and the last latenesses, without reading a line twice."""
 
-    path: Path
     counts: Counter[str] = field(default_factory=Counter)
     lateness: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
-    _offset: int = 0
+    _offsets: dict[Path, int] = field(default_factory=dict)
 
-    def read(self) -> None:
+    def read(self, paths: Iterable[Path]) -> None:
         """Take what was written since."""
-        with contextlib.suppress(OSError), self.path.open("rb") as file:
-            file.seek(self._offset)
-            whole, _, _ = file.read().rpartition(b"\n")
-            self._offset += len(whole) + 1 if whole else 0
-            for line in whole.splitlines():
-                row = json.loads(line)
-                self.counts[row["outcome"]] += 1
-                self.lateness.append(row["lateness_s"])
+        for path in paths:
+            with contextlib.suppress(OSError):
+                self._take(path)
+
+    def _take(self, path: Path) -> None:
+        offset = self._offsets.get(path, 0)
+        with path.open("rb") as file:
+            file.seek(offset)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self._offsets[path] = offset + len(whole) + len(newline)
+        for line in whole.splitlines():
+            row = json.loads(line)
+            self.counts[row["outcome"]] += 1
+            self.lateness.append(row["lateness_s"])
 
     def words(self) -> str:
         """The counts, as people read them."""
@@ -99,15 +106,13 @@ class Eye:
 
     def __init__(self) -> None:
         self._record: RecordFile | None = None
-        self._tail: Tail | None = None
+        self._tail = Tail()
 
     def scene(self, actor: Actor) -> Scene:
         """The present moment."""
         stage = actor.stage
         self._record = self._record or RecordFile(stage.places.database)
-        if self._tail is None or self._tail.path != stage.plays[-1]:
-            self._tail = Tail(stage.plays[-1])
-        self._tail.read()
+        self._tail.read(stage.plays)
         return scene(actor, self._record, self._tail)
 
 
@@ -176,9 +181,12 @@ def scene(actor: Actor, record: RecordFile, tail: Tail) -> Scene:
     phase = actor.marks[-1].phase
     weights = capacity = None
     decided: Sequence[tuple[float, DecisionId, str]] = ()
+    loans: Sequence[Lent] = ()
+    pages: Sequence[Page] = ()
     with contextlib.suppress(PortError):
         weights, capacity = record.newest(CycleKind.WEIGHTS), record.newest(CycleKind.CAPACITY)
         decided = changes(record, SHOWN_DECISIONS)
+        loans, pages = record.loans(), record.pages()
     whom = f": {actor.slot}" if phase.name == "throttled" else ""
     return Scene(
         title=phase.title + whom,
@@ -188,6 +196,8 @@ def scene(actor: Actor, record: RecordFile, tail: Tail) -> Scene:
         pools=pool_rows(weights, capacity),
         apart=instances_apart(weights),
         decided=[Decided(at, words) for at, _, words in decided],
+        loans=moved.loans(loans),
+        pages=moved.pages(pages),
         requests=tail.words(),
         generator_lag_s=quantiles(tail.lateness)["p99"],
         twin_lag_s=_twin_lag(actor.stage),

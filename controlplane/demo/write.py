@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from controlplane.demo.fleet import STARRED, STATEMENT
+from controlplane.adapters.policyfiles.leaves import seconds
+from controlplane.demo.fleet import CHARACTERS, STARRED, STATEMENT, pools_of
 from controlplane.demo.machine import surroundings
 from controlplane.demo.processes import DemoError
 from controlplane.demo.record import RecordFile
@@ -18,19 +19,25 @@ from controlplane.demo.report import Material, figures
 from controlplane.demo.run import Played
 from controlplane.demo.stage import Wish
 from controlplane.traffic.results import Result, read_results
-from controlplane.twin.live.fleet import FLEETS
+from controlplane.twin.live.fleet import FLEETS, PoolPlan
 
 
 def introduction(wish: Wish, folder: Path, *, kept: bool) -> str:
     """What is about to start, in what it differs from production, and whether its files stay."""
-    pools = ", ".join(f"{plan.name} {plan.instances}" for plan in FLEETS[wish.fleet][0])
+    pools = ", ".join(_standing(plan) for plan in FLEETS[wish.fleet][0])
     seats = max(plan.seats for plan in FLEETS[wish.fleet][0])
     traffic = f"the trace {wish.trace}" if wish.trace else "seeded chat traffic"
     return (
-        f"starting on loopback: the twin ({pools}), HAProxy, Prometheus, the controller, and {traffic}\n"
+        f"starting on loopback: the twin ({pools}),\n"
+        f"HAProxy, Prometheus, Alertmanager, the controller, and {traffic}\n"
         f"this is a demonstration: {STATEMENT}, at most {seats} sequences an instance\n"
         f"files: {folder}{'' if kept else ', removed at the end (--keep DIR keeps them, with all logs)'}"
     )
+
+
+def _standing(plan: PoolPlan) -> str:
+    asleep = f" and {plan.sleepers} asleep in the buffer" if plan.sleepers else ""
+    return f"{plan.name} {plan.instances}{asleep}"
 
 
 def conclude(played: Played, path: Path | None) -> str:
@@ -54,6 +61,10 @@ def assemble(played: Played) -> dict[str, Any]:
             truth=played.truth,
             summaries=played.summaries,
             model=next(plan.model for plan in FLEETS[played.wish.fleet][0] if plan.name == STARRED),
+            loans=record.loans(),
+            pages=record.pages(),
+            online=pools_of("online"),
+            late_s=seconds(CHARACTERS[STARRED].ttft),
         )
     finally:
         record.close()
@@ -121,6 +132,7 @@ def summary(report: Mapping[str, Any], played: Played, path: Path | None) -> str
         f"latency: P50 {_s(total['p50'])}, P95 {_s(total['p95'])}, P99 {_s(total['p99'])}",
         *_door_lines(report),
         f"levels set at the gateway: {report['pushes']}; lateness P99: {_s(report['lag_p99_s'])}",
+        *_moved_lines(report),
         *_story_lines(report["story"]),
     ]
     if path is None:
@@ -142,6 +154,22 @@ def _door_lines(report: Mapping[str, Any]) -> list[str]:
     door, exporter = report["door"], report["exporter"]
     latencies = f"P95 {_s(door['p95_s'])}, first token P95 {_s(door['ttft_p95_s'])}"
     return [f"at the door: {latencies}; {exporter['lines']} lines read, {exporter['lost']} lost"]
+
+
+def _moved_lines(report: Mapping[str, Any]) -> list[str]:
+    loans, drains, pages, surge = report["loans"], report["drains"], report["pages"], report["story"]["surge"]
+    if not surge:
+        return []
+    late, answered = _s(surge["first_late_s"]), _s(surge["first_borrowed_answer_s"])
+    between, drained = _s(surge["late_to_borrowed_s"]), drains["streams_cut"]
+    return [
+        f"the crowd: first late caller after {late}, first answer by borrowed capacity after {answered}",
+        f"from the first late caller to the first answer by borrowed capacity: {between}",
+        f"loans: {loans['opened']} opened, {loans['closed']} closed, {loans['open']} open",
+        f"drains: {drains['n']}, streams cut: {drained}; GPUs unaccounted: {report['gpus_unaccounted']}",
+        f"pages: {pages['fired']} fired, {pages['resolved']} resolved",
+        *(f"  {each['alert']} {each['pool']}: {each['decision']}" for each in report["story"]["pages"]),
+    ]
 
 
 def _story_lines(story: Mapping[str, Any]) -> list[str]:

@@ -27,6 +27,19 @@ class ActionKind(StrEnum):
     REMOVE = "remove"
 
 
+AT_GATEWAY = frozenset(
+    {
+        ActionKind.SET_WEIGHT,
+        ActionKind.SET_LIMIT,
+        ActionKind.CLOSE,
+        ActionKind.OPEN,
+        ActionKind.ADD,
+        ActionKind.REMOVE,
+    }
+)
+"""What a gateway does; the others are the orchestrator's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """One level for one target. `gateway` is empty for capacity.

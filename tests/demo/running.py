@@ -12,7 +12,8 @@ from controlplane.binaries import find
 from controlplane.ports import InvalidConfig
 
 ROOT = Path(__file__).resolve().parents[2]
-LENGTH_S = 60
+NEEDED = ("prometheus", "haproxy", "prometheus-alertmanager")
+LENGTH_S = 120
 DEMO = [sys.executable, "-m", "controlplane", "demo", "--no-view", "--for", str(LENGTH_S)]
 
 
@@ -24,9 +25,7 @@ def _here(name: str) -> bool:
     return True
 
 
-needs_servers = pytest.mark.skipif(
-    not (_here("prometheus") and _here("haproxy")), reason="prometheus or haproxy is not here"
-)
+needs_servers = pytest.mark.skipif(not (all(map(_here, NEEDED))), reason=f"not here: one of {NEEDED}")
 
 
 def mentions(folder: Path) -> list[str]:

@@ -25,6 +25,18 @@ def test_percentiles_are_of_whole_answers_and_the_rest_is_counted(tmp_path: Path
     assert (found["exporter"]["lines"], found["exporter"]["lost"]) == (102, 0)
 
 
+def test_what_offline_work_gave_up_is_made_again_and_is_no_failure(tmp_path: Path) -> None:
+    trace = TraceFile(tmp_path / TRACE)
+    for termination, status in (("SD--", 200), ("SC--", 503), ("--", 200)):
+        trace.write(parse(raw(termination=termination, status=status)))
+    trace.close()
+    traced = rows(tmp_path)
+    pool = traced[0]["pool"]
+    online, offline = (figures(traced, {}, pools)["door"] for pools in ((), (pool,)))
+    assert (online["ok"], online["failed"] + online["cut"], online["offline_given_up"]) == (1, 2, 0)
+    assert (offline["ok"], offline["failed"] + offline["cut"], offline["offline_given_up"]) == (1, 0, 2)
+
+
 def test_rotated_files_are_read_too(tmp_path: Path) -> None:
     trace = TraceFile(tmp_path / TRACE, most_bytes=1000, keep=3)
     for _ in range(20):

@@ -89,15 +89,15 @@ def test_a_throttled_card_is_found_when_its_weight_first_drops_by_a_tenth() -> N
     cycles = [
         told(10, weight=(99, 100)),
         told(SLOWED_S + 2, weight=(100, 95)),
-        told(SLOWED_S + 8, weight=(95, 80)),
-        told(SLOWED_S + 18, weight=(80, 50)),
+        told(SLOWED_S + 5, weight=(95, 80)),
+        told(SLOWED_S + 12, weight=(80, 50)),
     ]
     found = figures(material(cycles=cycles, marks=[mark("throttled", 0.0)], slot=SLOT))
     assert found["story"]["throttle"] == {
         "instance": SLOT,
         "weight_before": 100,
         "weight_after": 50,
-        "weighted_down_after_s": 8.0,
+        "weighted_down_after_s": 5.0,
     }
 
 
@@ -108,7 +108,7 @@ def test_a_card_that_was_never_weighted_down_has_no_time() -> None:
 
 def test_imbalance_is_told_before_and_after() -> None:
     cycles = [
-        told(at, imbalance=value) for at, value in ((15, 0.05), (18, 0.2), (30, 0.6), (51, 0.3), (55, 0.4))
+        told(at, imbalance=value) for at, value in ((9, 0.05), (13, 0.2), (17, 0.6), (23.2, 0.3), (24.5, 0.4))
     ]
     found = figures(material(cycles=cycles, marks=[mark("throttled", 0.0)], slot=SLOT))
     assert found["imbalance"]["busyness"] == {"healthy": 0.05, "before": 0.6, "after": 0.35}
@@ -116,12 +116,12 @@ def test_imbalance_is_told_before_and_after() -> None:
 
 def test_a_failure_counts_from_when_it_showed_until_it_was_mended() -> None:
     """Before it shows, decisions stand on whole readings: a change then is no fault."""
-    one = mark("prometheus-empty", 5.0)
+    one = mark("prometheus-empty", 4.0)
     start = one.phase.from_s
-    early, late = told(start + 4, weight=(100, 90)), told(start + 6, weight=(90, 80))
+    early, late = told(start + 3, weight=(100, 90)), told(start + 4.5, weight=(90, 80))
     after = told(one.phase.to_s + 1, weight=(80, 70))
     seen = figures(material(cycles=[early, late, after], marks=[one]))["story"]["prometheus"]["empty"]
-    assert seen == {"showed_after_s": 5.0, "cycles": 1, "shrinks": 0, "weight_changes": 1}
+    assert seen == {"showed_after_s": 4.0, "cycles": 1, "shrinks": 0, "weight_changes": 1}
 
 
 def test_a_failure_that_never_showed_proves_nothing_and_says_so() -> None:
@@ -167,7 +167,7 @@ def test_gpus_are_accounted_over_every_inventory() -> None:
 
 
 def test_latency_is_told_by_phase() -> None:
-    found = figures(material(results=[result(5), result(15)], marks=[mark("warm-up"), mark("baseline")]))
+    found = figures(material(results=[result(5), result(8)], marks=[mark("warm-up"), mark("baseline")]))
     phases = found["latency"]["phases"]
     assert {name: each["latency"]["total_s"]["n"] for name, each in phases.items()} == {
         "warm-up": 1,

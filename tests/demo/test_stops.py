@@ -94,7 +94,7 @@ def test_a_missing_binary_is_told_by_name(tmp_path: Path, monkeypatch: pytest.Mo
         raise InvalidConfig([f"{name} is not here; run `make setup`"])
 
     monkeypatch.setattr(stage, "find", absent)
-    with pytest.raises(InvalidConfig, match="prometheus is not here"):
+    with pytest.raises(InvalidConfig, match="prometheus-alertmanager is not here"):
         check(wish)
 
 

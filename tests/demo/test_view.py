@@ -86,17 +86,28 @@ def test_before_the_first_cycle_there_is_no_row() -> None:
     assert instances_apart(None) == ()
 
 
-def test_a_results_file_is_followed_without_its_unfinished_line(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
+def test_results_files_are_followed_without_their_unfinished_lines(tmp_path: Path) -> None:
+    path, other = tmp_path / "results-0.jsonl", tmp_path / "results-1.jsonl"
     line = json.dumps({"outcome": "ok", "lateness_s": 0.25})
-    tail = Tail(path)
-    tail.read()
+    tail = Tail()
+    tail.read([path, other])
     assert not tail.counts
     path.write_text(f"{line}\n{line[:10]}", encoding="utf-8")
-    tail.read()
+    tail.read([path, other])
     assert tail.words() == "1 ok"
     with path.open("a", encoding="utf-8") as file:
         file.write(f"{line[10:]}\n")
-    tail.read()
-    assert tail.words() == "2 ok"
-    assert list(tail.lateness) == [0.25, 0.25]
+    other.write_text(f"{line}\n", encoding="utf-8")
+    tail.read([path, other])
+    assert tail.words() == "3 ok"
+    assert list(tail.lateness) == [0.25] * 3
+
+
+def test_loans_and_pages_are_counted_below() -> None:
+    last = drawn(SCENE).splitlines()[-1]
+    assert "loans: none" in last
+    assert "pages: none" in last
+    moved = replace(SCENE, loans={"opened": 4, "closed": 1, "open": 3}, pages={"fired": 1, "resolved": 0})
+    last = drawn(moved).splitlines()[-1]
+    assert "loans: 4 opened, 1 closed, 3 open" in last
+    assert "pages: 1 fired, 0 resolved" in last

@@ -28,12 +28,12 @@ from controlplane.adapters.sql.tables import (
 from controlplane.domain.forecast import Forecast
 from controlplane.domain.ids import ActionId, CycleId, DecisionId
 from controlplane.domain.observation import Observation
-from controlplane.domain.plan import Action, ActionState, Plan
+from controlplane.domain.plan import Action, ActionKind, ActionState, Plan
 from controlplane.domain.policy import Policies
 from controlplane.domain.state import State
 from controlplane.ports import Frame
 
-__all__ = ["Done", "Filter", "Listed", "Page", "PageFilter", "PageId", "Reader", "Stored"]
+__all__ = ["Done", "Filter", "Lent", "Listed", "Page", "PageFilter", "PageId", "Reader", "Stored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +216,16 @@ class Reader:
             )
             counted = {str(outcome): count for outcome, count in outcomes}
             return counted | {f"action_{state}": count for state, count in states}
+
+    def applied(self) -> dict[ActionKind, int]:
+        """How many actions of each kind took effect; of all runs."""
+        query = (
+            select(ActionRow.action_kind, func.count())
+            .where(ActionRow.state == ActionState.APPLIED)
+            .group_by(ActionRow.action_kind)
+        )
+        with reading(self._engine) as session:
+            return {kind: count for kind, count in session.execute(query).tuples()}  # noqa: C416 - rows
 
 
 def _done(row: ActionRow, code: str, events: Sequence[ActionEventRow]) -> Done:
