@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import signal
 import socket
 import subprocess
@@ -36,11 +37,24 @@ def eventually(predicate: Callable[[], T], deadline_s: float, every_s: float = 0
 
 
 def free_port() -> int:
-    """A TCP port on loopback that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port that nobody held a moment ago, over TCP or UDP.
+
+    Below the range the kernel lends to outgoing connections: a port out of that range can be
+    gone again before the server that was promised it binds.
+    """
+    for _ in range(1000):
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with contextlib.suppress(OSError):
+            return _held_once(port)
+    raise AssertionError("no free port between 20000 and 32000 in 1000 tries")
+
+
+def _held_once(port: int) -> int:
+    """The port, after it was bound and let go over TCP and UDP; OSError where somebody holds it."""
+    with socket.socket() as stream, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
+        stream.bind(("127.0.0.1", port))
+        datagrams.bind(("127.0.0.1", port))
+    return port
 
 
 def answers(port: int) -> bool:

@@ -31,7 +31,7 @@ PLAY = ["traffic", "play", "--url", "http://127.0.0.1:1", "--model", "m"]
 @pytest.mark.parametrize(
     ("command", "allowed"),
     [
-        (["demo", "--for"], "40.0<=x<=86400.0"),
+        (["demo", "--for"], "60.0<=x<=86400.0"),
         (["traffic", "make", "x.parquet", "--for"], "1<=x<=31622400.0"),
         ([*PLAY, "--for"], "1<=x<=2592000.0"),
         ([*PLAY, "--grace"], "0<=x<=2592000.0"),
