@@ -32,26 +32,26 @@ from controlplane.domain.state import State
 T = TypeVar("T")
 
 FORMS: Mapping[type, str] = {
-    Observation: "observation/2",
-    State: "state/2",
+    Observation: "observation/3",
+    State: "state/3",
     Policies: "policies/2",
     Profile: "profile/1",
     Forecast: "forecast/1",
     Plan: "plan/2",
     Decision: "decision/2",
     Explanation: "explanation/1",
-    Inventory: "inventory/2",
+    Inventory: "inventory/3",
     GatewayView: "gateway_view/1",
 }
 """Each value's form and version. A change of fields is a new version."""
 
 OLDER: Mapping[type, frozenset[str]] = {
-    Observation: frozenset({"observation/1"}),
-    State: frozenset({"state/1"}),
+    Observation: frozenset({"observation/1", "observation/2"}),
+    State: frozenset({"state/1", "state/2"}),
     Policies: frozenset({"policies/1"}),
     Plan: frozenset({"plan/1"}),
     Decision: frozenset({"decision/1"}),
-    Inventory: frozenset({"inventory/1"}),
+    Inventory: frozenset({"inventory/1", "inventory/2"}),
 }
 """Earlier versions that are still read: their fields mean the same, and the new ones have defaults."""
 

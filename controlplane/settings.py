@@ -57,9 +57,11 @@ class GatewayKind(StrEnum):
 
 
 class OrchestratorKind(StrEnum):
-    """Who runs the engines. `none`: nobody we can ask; no inventory, so nothing shrinks."""
+    """Who runs the engines. `none`: nobody we can ask; no inventory, so nothing shrinks. `gauge`: somebody
+    who follows a number that we export; what exists is what Prometheus discovers."""
 
     TWIN = "twin"
+    GAUGE = "gauge"
     NONE = "none"
 
 
@@ -93,7 +95,7 @@ class GatewaySettings:
 
 @dataclass(frozen=True, slots=True)
 class OrchestratorSettings:
-    """Who knows what exists. `url` is empty for kind `none`."""
+    """Who knows what exists. `url` is of kind `twin` alone."""
 
     kind: OrchestratorKind = OrchestratorKind.NONE
     url: str = ""

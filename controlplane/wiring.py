@@ -6,29 +6,32 @@ import hashlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from controlplane import __version__
 from controlplane.adapters.clock import SystemClock
 from controlplane.adapters.gateways.haproxy.gateway import HaproxyGateway
 from controlplane.adapters.gateways.haproxy.runtime import RuntimeSocket
+from controlplane.adapters.orchestrators.gauge import GaugeOrchestrator
 from controlplane.adapters.orchestrators.twin import TwinOrchestrator
 from controlplane.adapters.policyfiles.source import PolicyDirectory
+from controlplane.adapters.prometheus import targets
 from controlplane.adapters.prometheus.asks import Mode as Series
 from controlplane.adapters.prometheus.client import PrometheusClient
 from controlplane.adapters.prometheus.source import PrometheusSource
 from controlplane.adapters.sql.open import Record, open_record
 from controlplane.adapters.sql.pages import SqlPages
 from controlplane.domain.fleet import Instance
-from controlplane.domain.ids import CycleKind
+from controlplane.domain.ids import CycleKind, PoolName
 from controlplane.domain.policy import Mode, Policies
 from controlplane.loop.cycle import Loop, Ports
 from controlplane.loop.runner import Runner
 from controlplane.ports import Clock, Gateway, InvalidConfig, Orchestrator, PolicySource, Unavailable
-from controlplane.settings import FleetSettings, GatewaySettings, OrchestratorKind, OrchestratorSettings
+from controlplane.settings import FleetSettings, GatewaySettings, OrchestratorKind
 from controlplane.telemetry.exporter import Exporter, Told
 from controlplane.telemetry.http import Endpoint
 from controlplane.telemetry.news import News
@@ -161,7 +164,8 @@ def controller(
         stack.callback(record.close)
         _lead(record)
         stack.callback(record.lease.release)
-        loop = stack.enter_context(open_loop(settings, record, clock, inline=options.inline, stop=stop))
+        shared = Shared(clock, stop, told.desired)
+        loop = stack.enter_context(open_loop(settings, record, shared, inline=options.inline))
         runner = Runner(_work(loop, policies, told), _intervals(settings), clock)
         listen, webhook = settings.listen, _webhook(settings, record, clock, told)
         exporter = Exporter(told, runner.health)
@@ -170,20 +174,28 @@ def controller(
         yield Controller(runner, endpoint, stop)
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a loop shares with others: the clock, the word to stop, and where an orchestrator of kind
+    `gauge` puts the sizes that it is asked for."""
+
+    clock: Clock
+    stop: threading.Event
+    levels: MutableMapping[PoolName, int] = field(default_factory=dict)
+
+
 @contextmanager
-def open_loop(
-    settings: FleetSettings, record: Record, clock: Clock, *, inline: bool, stop: threading.Event
-) -> Iterator[Loop]:
+def open_loop(settings: FleetSettings, record: Record, shared: Shared, *, inline: bool) -> Iterator[Loop]:
     """A loop over the real adapters and an open record; what it opened is closed again."""
     client = PrometheusClient(settings.prometheus)
     try:
         series = Series.INLINE if inline else Series.RECORDED
         source = PrometheusSource(client, settings.cluster, settings.prometheus.scrape_interval_s, series)
         holder: list[Loop] = []
-        gateways = _gateways(settings.gateways, lambda: holder[0].last_known, clock)
-        orchestrator = _orchestrator(settings.orchestrator)
-        ports = Ports(clock, source, gateways, orchestrator, record.ledger, record.lease)
-        holder.append(Loop(settings.cluster, ports, __version__, stop.is_set))
+        gateways = _gateways(settings.gateways, lambda: holder[0].last_known, shared.clock)
+        orchestrator = _orchestrator(settings, client, shared)
+        ports = Ports(shared.clock, source, gateways, orchestrator, record.ledger, record.lease)
+        holder.append(Loop(settings.cluster, ports, __version__, shared.stop.is_set))
         yield holder[0]
     finally:
         client.close()
@@ -246,7 +258,12 @@ def _gateways(
     }
 
 
-def _orchestrator(settings: OrchestratorSettings) -> Orchestrator | None:
-    if settings.kind is OrchestratorKind.NONE:
-        return None
-    return TwinOrchestrator(settings.url, settings.timeout_s)
+def _orchestrator(settings: FleetSettings, client: PrometheusClient, shared: Shared) -> Orchestrator | None:
+    match settings.orchestrator.kind:
+        case OrchestratorKind.NONE:
+            return None
+        case OrchestratorKind.GAUGE:
+            exist = partial(targets.instances, client, settings.cluster)
+            return GaugeOrchestrator(exist, shared.levels, shared.clock.wall)
+        case OrchestratorKind.TWIN:
+            return TwinOrchestrator(settings.orchestrator.url, settings.orchestrator.timeout_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from controlplane.domain import rules
+from controlplane.domain import asked, rules
 from controlplane.domain.combine import Merge, merge, start
 from controlplane.domain.explanation import Explanation, Input, Step, Vote
 from controlplane.domain.forecast import PoolForecast
@@ -16,7 +16,7 @@ from controlplane.domain.plan import Action, ActionKind, Decision, Outcome
 from controlplane.domain.rules import coverage, human_hold, in_flight, latency, stabilise, votes
 from controlplane.domain.rules.base import CapacityView, Rule, absent, figure
 from controlplane.domain.state import PoolState
-from controlplane.domain.view import PoolView
+from controlplane.domain.view import PoolView, standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,13 @@ def decide_capacity(pool: PoolView, forecast: PoolForecast | None) -> tuple[Deci
     if pool.unsized:
         return _left_alone(pool, coverage.assess(pool)), seen_again(pool)
     load = with_forecast(offered_load(pool), forecast)
-    view = CapacityView(pool, load, pool.ready + pool.coming)
+    view = CapacityView(pool, load, pool.size)
     evidence = _Fold((), start(float(view.before))).then(view, rules.EVIDENCE)
     wishes = evidence.then(view, rules.WISHES)
     wanted = wishes.add(votes.count(view.before, evidence.steps)).then(view, rules.DAMPERS)
     done = wanted.then(view, rules.LIMITS)
-    decision = _decision(view, replace(done, steps=(*done.steps, shown(pool))))
+    steps = (*done.steps, shown(pool), *_level(view, int(done.so_far.value)))
+    decision = _decision(view, replace(done, steps=steps))
     return decision, _remember(view, int(wanted.so_far.value), int(done.so_far.value))
 
 
@@ -91,12 +92,46 @@ def _decision(view: CapacityView, fold: _Fold) -> Decision:
     step = _deciding(view, fold)
     explanation = Explanation(fold.steps, step.rule, step.code, float(view.before), float(after))
     actions: tuple[Action, ...] = ()
+    if _is_ordered(view, after):
+        seen = view.pool.asked if view.pool.by_number else view.before
+        actions = (Action(ActionKind.SET_INSTANCES, policy.pool, "", None, after, seen, step.code),)
+    return Decision(policy.pool, policy.capacity_mode, _outcome(view, after), actions, explanation)
+
+
+def _is_ordered(view: CapacityView, after: int) -> bool:
+    """Whether a number has to be asked for. Where orders are numbers, the last one is not what stands,
+    and a held pool's stays as it is."""
+    if not view.pool.by_number:
+        return after != view.before
+    return not view.pool.holds and after != view.pool.asked and not _watches(view.pool)
+
+
+def _watches(pool: PoolView) -> bool:
+    """Whether a pool of which no number is asked for is still new to us: a list of targets that is only
+    filling up would make us ask for less than there is."""
+    since = pool.state.seen_since
+    return pool.asked is None and (since is None or pool.now - since < pool.policy.evidence.window_s)
+
+
+def _level(view: CapacityView, after: int) -> tuple[Step, ...]:
+    """What becomes of the number, in a step of its own: it may be asked for where nothing changes."""
+    pool = view.pool
+    if not pool.by_number:
+        return ()
+    since = pool.now if pool.state.seen_since is None else pool.state.seen_since
+    inputs = (
+        figure("asked", pool.asked, "instances"),
+        figure("watched", pool.now - since, "seconds"),
+        figure("window", pool.policy.evidence.window_s, "seconds"),
+    )
+    code = asked.Code.ORDERED if _is_ordered(view, after) else asked.Code.STANDS
+    return (Step(asked.ID, asked.Code.WATCHES if _watches(pool) else code, Vote.ABSTAIN, inputs),)
+
+
+def _outcome(view: CapacityView, after: int) -> Outcome:
     if after != view.before:
-        actions = (
-            Action(ActionKind.SET_INSTANCES, policy.pool, "", None, after, seen=view.before, code=step.code),
-        )
-    outcome = Outcome.CHANGE if actions else (Outcome.HELD if _held(view) else Outcome.NOTHING_TO_DO)
-    return Decision(policy.pool, policy.capacity_mode, outcome, actions, explanation)
+        return Outcome.CHANGE
+    return Outcome.HELD if _held(view) else Outcome.NOTHING_TO_DO
 
 
 def _held(view: CapacityView) -> bool:
@@ -138,4 +173,5 @@ def _remember(view: CapacityView, wanted: int, after: int) -> PoolState:
         breaches=latency.breaches(view),
         unconfirmed_since=in_flight.unconfirmed_since(view),
         last_target=after,
+        stood=asked.stood(state, standing(pool.instances), after),
     )

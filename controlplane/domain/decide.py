@@ -94,8 +94,8 @@ def _wishes(kind: CycleKind, decisions: Mapping[PoolName, Decision]) -> Iterator
 
 def _loans(observation: Observation, policies: Policies, moves: tuple[Move, ...]) -> tuple[loans.Entry, ...]:
     """What the ledger lacks. An old inventory proves nothing: neither a return nor a loan; and where
-    nothing can be moved, nothing is ours to lend."""
-    if observation.reach is Reach.NOTHING or not isinstance(observation.inventory, Inventory):
+    no instance can be moved, nothing is ours to lend."""
+    if observation.reach is not Reach.INSTANCES or not isinstance(observation.inventory, Inventory):
         return ()
     up = {each.instance_id for each in observation.inventory.instances if each.phase not in OFF}
     coming = [

@@ -93,11 +93,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The orchestrator's word on what exists, at `taken_at` (epoch seconds)."""
+    """The orchestrator's word on what exists, at `taken_at` (epoch seconds).
+
+    `nodes` is empty where it knows of none. `asked`: by pool, the number of instances that stands as an
+    order, where orders are such numbers; a pool of which none stands is absent.
+    """
 
     taken_at: float
     nodes: tuple[Node, ...]
     instances: tuple[Instance, ...]
+    asked: tuple[tuple[PoolName, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

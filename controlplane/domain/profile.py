@@ -49,6 +49,14 @@ class Profile:
     grade: Grade
 
 
+START_PATIENCE, LEAST_PATIENCE_S = 3.0, 60.0
+
+
+def start_patience_s(profile: Profile) -> float:
+    """Seconds after which a cold start is given up: three of the profile's own, and at least a minute."""
+    return max(LEAST_PATIENCE_S, START_PATIENCE * profile.cold_start_p95_s)
+
+
 @dataclass(frozen=True, slots=True)
 class Mix:
     """Length moments of a pool's requests, in tokens: mean prompt, E[L] and E[L^2] of output."""

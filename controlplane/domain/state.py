@@ -57,7 +57,8 @@ class PoolState:
     of more than `max_age_s`; rate windows reaching back beyond it are not used.
     `unconfirmed_since`: since when a gateway has counted requests that no engine knows of.
     `mix`: the last known length moments. `served`: the gateways' own counts. `limit`: the last
-    intended limit of a full-speed instance, in requests in flight.
+    intended limit of a full-speed instance, in requests in flight. `last_target`: the last decided
+    number of instances. `stood`: how many of those have stood at once since.
     """
 
     wants: tuple[Want, ...] = ()
@@ -76,6 +77,7 @@ class PoolState:
     mix: Mix | None = None
     served: Mapping[InstanceId, Served] = field(default_factory=dict)
     limit: int | None = None
+    stood: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from controlplane.domain import trust
-from controlplane.domain.fleet import COMING, TAKES_TRAFFIC, Instance, Life, Phase
+from controlplane.domain.asked import Asked, asked
+from controlplane.domain.fleet import COMING, TAKES_TRAFFIC, Instance, Inventory, Life, Phase
 from controlplane.domain.gateway import BackendView, Capabilities, GatewayView
 from controlplane.domain.ids import CycleKind, PoolName
-from controlplane.domain.observation import Hold, Observation
+from controlplane.domain.observation import Hold, Observation, Reach
 from controlplane.domain.policy import Policies, PoolPolicy
 from controlplane.domain.profile import Mix, Profile
 from controlplane.domain.readings import Bools, Cause, Column, Known, Missing, PoolSignal, Reading, Signal
@@ -50,7 +51,9 @@ class PoolView:
     `gauge_rows`, `rate_rows`: who should report gauges and windowed figures; `traffic_rows`: who
     takes traffic. `gateways_missing` counts gateways that did not answer. `suspects` by row.
     `instances` that are on their way out stand as draining; `rising` counts those ordered to come up
-    that do not stand as coming yet. `four_scrapes_s`: the shortest window of a rate.
+    that do not stand as coming yet, and `vanished` those that stood and were not asked to leave.
+    `four_scrapes_s`: the shortest window of a rate. `asked`: the number of instances that stands as an
+    order, None where none does; `by_number`: whether orders are such numbers.
     """
 
     kind: CycleKind
@@ -72,7 +75,10 @@ class PoolView:
     work: trust.Work
     suspects: Mapping[int, SeenCounters] = field(default_factory=dict)
     rising: int = 0
+    vanished: int = 0
     four_scrapes_s: float = trust.four_scrapes(None)
+    by_number: bool = False
+    asked: int | None = None
 
     def column(self, signal: Signal) -> Column:
         """A signal's trusted column; all missing where it was not asked for."""
@@ -86,7 +92,8 @@ class PoolView:
     @property
     def coverage(self) -> trust.Coverage:
         """How much of the pool is seen: who should report its running count, and does."""
-        return trust.coverage(self.column(Signal.RUNNING), self.gauge_rows)
+        found = trust.coverage(self.column(Signal.RUNNING), self.gauge_rows)
+        return replace(found, expected=found.expected + self.vanished)
 
     @property
     def blind(self) -> bool:
@@ -107,6 +114,11 @@ class PoolView:
     def coming(self) -> int:
         """Instances on their way, or ordered. Draining, unreachable and gone ones count nowhere."""
         return self.rising + sum(each.phase in COMING for each in self.instances)
+
+    @property
+    def size(self) -> int:
+        """Instances that the pool has: ready, coming, and those that only can't be seen."""
+        return self.ready + self.coming + self.vanished
 
     def covered(self, signal: Signal) -> bool:
         """Whether enough of a windowed signal is there for it to speak for the pool."""
@@ -150,6 +162,8 @@ def view_of(
         for signal, column in observation.signals.items()
     }
     signals, evidence_of_freezing = _thawed(signals, instances, work, state, observation)
+    by_number = observation.reach is Reach.REPLICAS
+    order = asked(policy, profile, state, now, standing(instances)) if by_number else Asked()
     return PoolView(
         kind=observation.kind,
         now=now,
@@ -169,9 +183,21 @@ def view_of(
         traffic_rows=np.array([each.phase in TAKES_TRAFFIC for each in instances], dtype=np.bool_),
         work=work,
         suspects=evidence_of_freezing,
-        rising=_rising(instances, moves),
+        rising=_rising(instances, moves) + order.rising,
+        vanished=order.vanished,
         four_scrapes_s=trust.four_scrapes(observation.source.interval_s),
+        by_number=by_number,
+        asked=_standing_order(observation.inventory, pool),
     )
+
+
+def standing(instances: Iterable[Instance]) -> int:
+    """Instances that take traffic or come up, as far as they are seen."""
+    return sum(each.phase in TAKES_TRAFFIC | COMING for each in instances)
+
+
+def _standing_order(inventory: Inventory | Missing, pool: PoolName) -> int | None:
+    return dict(inventory.asked).get(pool) if isinstance(inventory, Inventory) else None
 
 
 def _leaving(instances: Sequence[Instance], moves: Sequence[Move]) -> tuple[Instance, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from controlplane.domain import pushes, rules
+from controlplane.domain import asked, pushes, rules
 from controlplane.domain.explanation import Clamp, Explanation, Input, Proposal, Step, Verb, Vote
 from controlplane.domain.fleet import Life
 from controlplane.domain.ids import DecisionId
@@ -30,6 +30,7 @@ CLAUSES: Mapping[str, str] = {
     **pushes.WORDS,
     **MOVE_WORDS,
     **PLACEMENT_WORDS,
+    **asked.WORDS,
     "imbalance_shown": "imbalance of utilisation and busyness",
     "routing_external": "another router routes its requests",
     "failure_policy": "its policy can't be carried out: {detail}",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from controlplane.domain.fleet import COMING, TAKES_TRAFFIC, Instance, Inventory, Life, Phase
 from controlplane.domain.gateway import GatewayView
-from controlplane.domain.ids import ActionId
+from controlplane.domain.ids import ActionId, PoolName
 from controlplane.domain.observation import Observation
 from controlplane.domain.plan import Action, ActionKind, ActionState
 from controlplane.loop.second_look import level, server
@@ -42,15 +42,18 @@ def _of_orchestrator(action: Action, inventory: Inventory) -> Verdict | None:
     """An order for a level of life takes its time: as long as it is not reached, it stays open. A later
     order for the same instance supersedes it."""
     if action.kind is ActionKind.SET_INSTANCES:
-        counted = sum(
-            each.pool == action.pool and each.phase in TAKES_TRAFFIC | COMING for each in inventory.instances
-        )
-        return _compared(action, counted)
+        return _compared(action, _number(inventory, action.pool))
     instance = next((each for each in inventory.instances if each.instance_id == action.instance), None)
     if action.kind is ActionKind.ADOPT:
         return _compared(action, int(instance is not None and instance.managed))
     reached = _reached(instance, action.level)
     return (ActionState.APPLIED, f"seen at {action.level} afterwards") if reached else None
+
+
+def _number(inventory: Inventory, pool: PoolName) -> int:
+    """The order for a pool's size as it stands; what stands in the pool where no such order is kept."""
+    standing = sum(each.pool == pool and each.phase in TAKES_TRAFFIC | COMING for each in inventory.instances)
+    return dict(inventory.asked).get(pool, standing)
 
 
 def _reached(instance: Instance | None, level_: int) -> bool:

@@ -59,6 +59,11 @@ GATEWAY_UP = _gauge(
 INVENTORY_UP = _gauge(
     "inventory_up", "cluster", "1 where the orchestrator answered the last cycle, 0 where not."
 )
+DESIRED = _gauge(
+    "desired_replicas",
+    "cluster pool",
+    "Instances that a pool should have, for an HPA or KEDA that follows it. Absent until one is ordered.",
+)
 UNCONFIRMED = _gauge(
     "gateway_unconfirmed_requests",
     "cluster pool",
@@ -108,6 +113,7 @@ FAMILIES: tuple[Family, ...] = (
     LIMIT,
     GATEWAY_UP,
     INVENTORY_UP,
+    DESIRED,
     UNCONFIRMED,
     IMBALANCE,
     HOTTEST,

@@ -18,7 +18,7 @@ from controlplane import __version__
 from controlplane.domain.explanation import Input
 from controlplane.domain.fleet import Inventory
 from controlplane.domain.gateway import GatewayView, ServerState
-from controlplane.domain.ids import CycleKind
+from controlplane.domain.ids import CycleKind, PoolName
 from controlplane.domain.imbalance import UNDEFINED
 from controlplane.domain.plan import Decision, Outcome
 from controlplane.domain.policy import Policies
@@ -34,8 +34,8 @@ Row = tuple[Sequence[str], float]
 
 @dataclass(slots=True)
 class Told:
-    """What the exporter remembers: the last report of each kind, running totals by labels, and the
-    policies in force (None: not yet read).
+    """What the exporter remembers: the last report of each kind, running totals by labels, the
+    policies in force (None: not yet read), and the sizes that are ordered by being shown here.
 
     `last` is in the order of telling, newest at the end, and replaced as a whole: another thread reads it.
     """
@@ -45,6 +45,7 @@ class Told:
     totals: dict[str, Counter[tuple[str, ...]]] = field(default_factory=dict)
     policies_valid: bool = True
     policies: Policies | None = None
+    desired: dict[PoolName, int] = field(default_factory=dict)
 
     def tell(self, report: Report) -> None:
         """Take one cycle into account."""
@@ -102,6 +103,9 @@ class Exporter(Collector):
             catalog.CYCLE_AGE.name: [((cluster, kind), self._health.age_s(kind)) for kind in beats],
             catalog.POLICY_VALID.name: [((cluster,), float(self._told.policies_valid))],
             catalog.TARGET.name: list(_targets(self._told.policies, cluster)),
+            catalog.DESIRED.name: [
+                ((cluster, pool), float(count)) for pool, count in sorted(self._told.desired.items())
+            ],
         }
 
     def _last(self) -> dict[str, list[Row]]:

@@ -281,10 +281,12 @@ def test_a_held_pool_keeps_its_instances_and_gives_none_up() -> None:
     assert not any(each.pool == BATCH for each in yard.state.moves)
 
 
-@pytest.mark.parametrize("reach", [Reach.NOTHING, Reach.REPLICAS])
-def test_where_instances_cannot_be_asked_for_the_number_is_the_order(reach: Reach) -> None:
+@pytest.mark.parametrize(("reach", "asked"), [(Reach.NOTHING, ()), (Reach.REPLICAS, ((CHAT, 4),))])
+def test_where_instances_cannot_be_asked_for_the_number_is_the_order(
+    reach: Reach, asked: tuple[tuple[PoolName, int], ...]
+) -> None:
     yard = surging()
-    seen = replace(yard.seen(CAPACITY), reach=reach)
+    seen = replace(yard.seen(CAPACITY), reach=reach, inventory=replace(yard.inventory(), asked=asked))
     plan, state = decide(seen, yard.policies, yard.state, NO_FORECAST)
     assert state.moves == ()
     assert [each.kind for each in plan.decisions[CHAT].actions] == [ActionKind.SET_INSTANCES]

@@ -135,7 +135,7 @@ def test_one_changed_figure_changes_the_hash() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "where"),
     [
-        ('"form":"observation/2"', '"form":"observation/3"', r"\$\.form: expected 'observation/2'"),
+        ('"form":"observation/3"', '"form":"observation/4"', r"\$\.form: expected 'observation/3'"),
         ('"queries":4', '"queries":"4"', r"expected a whole number, got '4' @ \$\.source\.queries"),
         ('"queries":4', '"queries":true', r"expected a whole number, got True @ \$\.source\.queries"),
         ('"tp":1', '"tp":1,"cards":1', r"cards @ \$\.instances\[0\]"),

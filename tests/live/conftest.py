@@ -23,7 +23,7 @@ from controlplane.demo.processes import Crew
 from controlplane.domain.ids import CycleKind
 from controlplane.domain.policy import Policies
 from controlplane.loop.cycle import Loop, Report
-from controlplane.wiring import open_loop
+from controlplane.wiring import Shared, open_loop
 
 MIX = [
     {"model": "llama-3.1-8b", "seeded": {"shape": "chat", "seed": 1, "rate": 12.0}},
@@ -78,7 +78,7 @@ def world() -> Iterator[World]:
             staging.start_traffic(stage)
             settings = load_fleet(stage.places.fleet)
             record = open_record(f"sqlite:///{folder / 'trimtab.db'}", settings.cluster, "demo")
-            with open_loop(settings, record, SystemClock(), inline=False, stop=threading.Event()) as loop:
+            with open_loop(settings, record, Shared(SystemClock(), threading.Event()), inline=False) as loop:
                 policies = PolicyDirectory(stage.places.policies, stage.places.profiles).load()
                 yield World(stage, loop, policies)
             record.lease.release()

@@ -423,6 +423,12 @@ def test_what_drains_or_loads_is_not_in_the_imbalance_shown(phase: Phase, spread
     assert of(page, "trimtab_imbalance_ratio")["sm_active"] == pytest.approx(spread)
 
 
+def test_a_number_to_follow_is_shown_once_it_was_ordered_and_not_before(page: Page) -> None:
+    assert page.rows("trimtab_desired_replicas") == {}
+    page.told.desired[CHAT] = 14
+    assert page.rows("trimtab_desired_replicas") == {(("pool", "chat-8b"),): 14.0}
+
+
 def test_targets_are_those_of_the_policies_in_force_before_any_cycle(page: Page) -> None:
     assert page.rows("trimtab_pool_target_seconds") == {}
     slo = Slo(ttft_p95_s=1.5, tpot_p95_s=0.04, e2e_p95_s=20.0)

@@ -146,6 +146,9 @@ def _contradictions(file: FleetFile, base: Path) -> Iterator[tuple[Loc, str]]:
     yield from _gateway_contradictions(file.gateways, base)
     if file.orchestrator.kind is typed.OrchestratorKind.TWIN and not file.orchestrator.url:
         yield ("orchestrator", "url"), "is required and missing with kind twin"
+    if file.orchestrator.kind is not typed.OrchestratorKind.TWIN and file.orchestrator.url:
+        said = f"is for kind twin; kind {file.orchestrator.kind} asks nobody there"
+        yield ("orchestrator", "url"), said
     if file.database.password_file and file.database.password_env:
         yield ("database", "password_env"), "allowed: one of password_file and password_env"
     if file.webhook and bool(file.webhook.token_file) == bool(file.webhook.token_env):

@@ -15,12 +15,11 @@ from controlplane.domain.ids import InstanceId, PoolName, base36
 from controlplane.domain.moves.floor import BROKEN, blocks, gpus_of, place_of
 from controlplane.domain.moves.site import Code, Draft, Site, place_key
 from controlplane.domain.policy import PoolKind
+from controlplane.domain.profile import LEAST_PATIENCE_S, start_patience_s
 from controlplane.domain.state import Move
 
-WAKE_PATIENCE, START_PATIENCE = 10.0, 3.0
-"""Multiples of the profile's own time after which a wake, and a cold start, is given up."""
-
-LEAST_PATIENCE_S = 60.0
+WAKE_PATIENCE = 10.0
+"""Multiple of the profile's own time after which a wake is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +161,7 @@ def _rise(site: Site, draft: Draft, pool: PoolName, seat: _Seat) -> Move:
     if seat.sleeper is not None:
         until = site.now + max(LEAST_PATIENCE_S, WAKE_PATIENCE * profile.wake_s)
         return Move(seat.sleeper, pool, Life.AWAKE, seat.place, site.now, until, Code.WAKES)
-    until = site.now + max(LEAST_PATIENCE_S, START_PATIENCE * profile.cold_start_p95_s)
+    until = site.now + start_patience_s(profile)
     return Move(_new_id(site, draft, pool), pool, Life.AWAKE, seat.place, site.now, until, Code.STARTS)
 
 

@@ -186,6 +186,13 @@ def test_contradictions_come_all_at_once(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", ["none", "gauge"])
+def test_an_orchestrator_that_nobody_is_asked_at_has_no_url(tmp_path: Path, kind: str) -> None:
+    assert load(tmp_path, orchestrator={"kind": kind}).orchestrator.kind == kind
+    (said,) = refusals(tmp_path, orchestrator={"kind": kind, "url": "http://127.0.0.1:1"})
+    assert f": orchestrator.url: is for kind twin; kind {kind} asks nobody there" in said
+
+
 def test_a_socket_path_too_long_for_the_kernel_is_refused_here(tmp_path: Path) -> None:
     found = refusals(tmp_path, gateways=[{"name": "door", "kind": "haproxy", "socket": "/" + "s" * 107}])
     assert "gateways.0.socket: allowed: at most 107 bytes" in found[0]
