@@ -58,7 +58,10 @@ def with_forecast(load: Load, forecast: PoolForecast | None) -> Load:
         return load
     ahead = forecast.load_instances
     return replace(
-        load, lower=max(load.lower, ahead), upper=None if load.upper is None else max(load.upper, ahead)
+        load,
+        lower=max(load.lower, ahead),
+        upper=None if load.upper is None else max(load.upper, ahead),
+        sustained=max(load.sustained, ahead),
     )
 
 

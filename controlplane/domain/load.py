@@ -46,12 +46,14 @@ class Load:
     """The load and how it came about.
 
     `lower`: what the evidence proves; `upper`: what it could be, None where that cannot be told.
+    `sustained`: what is proven without the backlog, which is gone once it is worked off.
     `concurrency`: B*, `tokens_per_instance`: tokens a second of one instance at B*, both at the
     pool's own measured `speed` relative to the profile.
     """
 
     lower: float
     upper: float | None
+    sustained: float
     leaving: Estimate
     arriving: Estimate
     in_service: Estimate
@@ -67,7 +69,8 @@ def offered_load(view: PoolView) -> Load:
     slo = view.policy.slo
     concurrency = largest_concurrency(profile, view.mix.mix, slo.tpot_p95_s * 1e3, slo.ttft_p95_s * 1e3)
     rate = tokens_per_second(profile, view.mix.mix, concurrency)
-    estimates = (_leaving(view, rate), _arriving(view, rate), _in_service(view, profile, rate))
+    backlog = _backlog(view, rate)
+    estimates = (_leaving(view, rate, backlog), _arriving(view, rate), _in_service(view, profile, rate))
     uppers = [each.upper for each in estimates]
     known = [upper for upper in uppers if upper is not None]
     idle = proven_idle(view)
@@ -75,6 +78,7 @@ def offered_load(view: PoolView) -> Load:
     return Load(
         lower=0.0 if idle else max(each.lower for each in estimates),
         upper=0.0 if idle else (max(known) if complete else None),
+        sustained=0.0 if idle else max(estimates[0].lower - backlog, *(each.lower for each in estimates[1:])),
         leaving=estimates[0],
         arriving=estimates[1],
         in_service=estimates[2],
@@ -127,14 +131,18 @@ def proven_idle(view: PoolView) -> bool:
     return all(bool(np.all(column.ok[rows])) and not np.any(column.value[rows]) for column in columns)
 
 
-def _leaving(view: PoolView, rate: float) -> Estimate:
-    """What leaves, and the backlog spread over `DRAIN_S`. Lags by a service time."""
+def _backlog(view: PoolView, rate: float) -> float:
+    """What waits, at the gateway and in the engines, in instances that work it off within `DRAIN_S`."""
+    waiting = _known_sum(view.column(Signal.WAITING), view.traffic_rows) + _queue(view)
+    return waiting * view.mix.mix.output_mean / DRAIN_S / rate
+
+
+def _leaving(view: PoolView, rate: float, backlog: float) -> Estimate:
+    """What leaves, and the backlog. Lags by a service time."""
     tokens = view.column(Signal.GENERATION_TOKENS)
-    backlog = _known_sum(view.column(Signal.WAITING), view.traffic_rows) + _queue(view)
-    extra = backlog * view.mix.mix.output_mean / DRAIN_S / rate
     summed = _summed(view, tokens.value / rate, tokens.ok)
     needed = view.covered(Signal.GENERATION_TOKENS) and view.covered(Signal.WAITING) and _queue_known(view)
-    return Estimate(summed.lower + extra, (summed.upper or 0.0) + extra if needed else None)
+    return Estimate(summed.lower + backlog, (summed.upper or 0.0) + backlog if needed else None)
 
 
 def _arriving(view: PoolView, rate: float) -> Estimate:

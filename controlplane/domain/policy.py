@@ -51,8 +51,8 @@ class CapacityPolicy:
     `grow_above` of what the ready instances carry, shrinking only where the rest would
     stay under `shrink_below` (hysteresis). `grow_step` and `shrink_step`: largest change
     in one decision, as a share of the pool (at least one instance). `stabilise_s`: the
-    largest want of this span counts for shrinking. `drain_s`: longest wait for the open requests
-    of an instance that leaves.
+    largest want of this span counts for shrinking; None: three of the profile's cold starts. `drain_s`:
+    longest wait for the open requests of an instance that leaves.
     """
 
     minimum: int
@@ -64,7 +64,7 @@ class CapacityPolicy:
     shrink_step: float = 0.25
     grow_cooldown_s: float = 0.0
     shrink_cooldown_s: float = 300.0
-    stabilise_s: float = 300.0
+    stabilise_s: float | None = None
     drain_s: float = 300.0
 
 

@@ -8,16 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controlplane.domain.decide import decide
 from controlplane.domain.explanation import Input, Vote
 from controlplane.domain.fleet import Instance, Phase
 from controlplane.domain.ids import CycleKind
+from controlplane.domain.load import present_need
 from controlplane.domain.observation import Hold, Observation
 from controlplane.domain.plan import ActionKind, Outcome
 from controlplane.domain.policy import CapacityPolicy
 from controlplane.domain.readings import Cause, Column, Missing, PoolSignal, Signal
-from controlplane.domain.state import PoolState, Want
-from tests.builders import NOW, Value, column, instances, observation, policies, pool_policy, steady_pool
-from tests.domain.stories import after, decided, step_of
+from controlplane.domain.state import PoolState, State, Want
+from controlplane.forms import from_json, to_json
+from tests.builders import (
+    NO_FORECAST,
+    NOW,
+    Value,
+    column,
+    instances,
+    observation,
+    policies,
+    pool_policy,
+    steady_pool,
+)
+from tests.domain.stories import POOL, after, decided, step_of
 from tests.domain.strategies import FAILURES, POOL_SIGNALS, SETTLED, observations, partly_unseen
 
 STALE = Missing(Cause.STALE)
@@ -48,12 +61,53 @@ def test_growth_is_limited_to_one_step() -> None:
 
 
 def test_a_want_of_the_last_minutes_delays_shrinking_and_never_causes_growth() -> None:
-    """B-066, B-076: a burst's want holds until the window has passed it."""
+    """B-066, B-076: a burst's want holds for three cold starts, which are 270 s here."""
     quiet = steady_pool(8, 4.0)
-    burst = replace(SETTLED, wants=(Want(NOW - 400.0, 1), Want(NOW - 290.0, 30), Want(NOW - 15.0, 1)))
-    over = replace(SETTLED, wants=(Want(NOW - 301.0, 30), Want(NOW - 15.0, 1)))
+    burst = replace(SETTLED, wants=(Want(NOW - 400.0, 1), Want(NOW - 269.0, 30), Want(NOW - 15.0, 1)))
+    over = replace(SETTLED, wants=(Want(NOW - 271.0, 30), Want(NOW - 15.0, 1)))
     assert after(quiet, burst) == 8
     assert after(quiet, over) == 6
+
+
+def test_a_policy_may_name_its_own_span_to_hold_a_want() -> None:
+    quiet = steady_pool(8, 4.0)
+    burst = replace(SETTLED, wants=(Want(NOW - 400.0, 1), Want(NOW - 269.0, 30), Want(NOW - 15.0, 1)))
+    own = policies(pool_policy(capacity=CapacityPolicy(minimum=2, maximum=40, stabilise_s=60.0)))
+    assert after(quiet, burst) == 8
+    assert after(quiet, burst, own) == 6
+
+
+def test_what_a_backlog_adds_is_wanted_now_and_not_held() -> None:
+    """It ends with the queue: held, every burst would keep its GPUs for three cold starts."""
+    calm, _ = decided(steady_pool(6, 40.0))
+    flooded, memory = decided(steady_pool(6, 40.0, queue=900.0))
+    assert calm.explanation.after == 6.0
+    assert flooded.explanation.after is not None
+    assert flooded.explanation.after > 6.0
+    assert memory.wants[-1].instances == 6
+
+
+@given(queue=st.floats(0.0, 5000.0), running=st.floats(1.0, 64.0), size=st.integers(1, 30))
+def test_of_a_backlog_no_more_is_remembered_than_what_the_rest_of_the_load_needs(
+    queue: float, running: float, size: int
+) -> None:
+    without, _ = decided(steady_pool(size, running))
+    _, memory = decided(steady_pool(size, running, queue=queue))
+    load = {each.name: each.value for each in step_of(without, "offered_load").inputs}["load"]
+    assert load is not None
+    assert memory.wants[-1].instances <= max(size, present_need(load, 0.8))
+
+
+@given(loads=st.lists(st.floats(0.0, 64.0), min_size=2, max_size=30))
+def test_what_is_held_is_held_through_a_restart_in_every_cycle(loads: list[float]) -> None:
+    """The memory that goes through its stored form decides as the one that never left the process."""
+    kept, stored = State({POOL: SETTLED}), State({POOL: SETTLED})
+    for cycle, running in enumerate(loads):
+        seen = steady_pool(8, running, now=NOW + 15.0 * cycle)
+        unbroken, kept = decide(seen, policies(), kept, NO_FORECAST)
+        restarted, stored = decide(seen, policies(), from_json(State, to_json(stored)), NO_FORECAST)
+        assert restarted == unbroken
+    assert stored == kept
 
 
 def test_wants_from_before_a_long_pause_do_not_count_as_having_watched() -> None:

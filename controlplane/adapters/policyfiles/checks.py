@@ -164,8 +164,9 @@ def _reachable(file: PolicyFile, around: Surroundings) -> Iterator[Finding]:
 
 def _cold_start(file: PolicyFile, around: Surroundings) -> Iterator[Finding]:
     profile = around.profiles.get(file.profile)
-    if profile is not None and file.capacity.stabilise < profile.cold_start_p95_s:
-        said = f"{file.capacity.stabilise:g}s is shorter than a cold start ({profile.cold_start_p95_s:g}s):"
+    held_s = file.capacity.stabilise
+    if profile is not None and held_s is not None and held_s < profile.cold_start_p95_s:
+        said = f"{held_s:g}s is shorter than a cold start ({profile.cold_start_p95_s:g}s):"
         said += " expect flaps"
         yield ("capacity", "stabilise"), said
 

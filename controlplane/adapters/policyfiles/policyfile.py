@@ -72,8 +72,8 @@ class CapacitySection(Closed):
     """Wait after a growth before the next one."""
     shrink_cooldown: Annotated[float, duration("0s", "1d")] = _CAPACITY["shrink_cooldown_s"]
     """Wait after any change before a shrinking."""
-    stabilise: Annotated[float, duration("0s", "1d")] = _CAPACITY["stabilise_s"]
-    """The largest want of this span counts for shrinking."""
+    stabilise: Annotated[float | None, duration("0s", "1d")] = _CAPACITY["stabilise_s"]
+    """The largest want of this span counts for shrinking; without it, of three cold starts."""
     drain: Annotated[float, duration("1s", "1h")] = _CAPACITY["drain_s"]
     """Longest wait for the open requests of an instance that leaves; then they are cut."""
 

@@ -64,6 +64,7 @@ def _inputs(view: CapacityView) -> tuple[Input, ...]:
     return (
         figure("load", load.lower, "instances", age_s=_age(view)),
         figure("load_at_most", load.upper, "instances"),
+        figure("sustained", load.sustained, "instances"),
         figure("leaving", load.leaving.lower, "instances"),
         figure("arriving", load.arriving.lower, "instances"),
         figure("in_service", load.in_service.lower, "instances"),
