@@ -1,17 +1,20 @@
-"""The ledger of loans: a row a loan, and two entries for each time that GPUs change hands."""
+"""The ledger of loans: a row a loan, and two entries for each time that GPUs change hands.
+
+The database writes the entries itself, with the loan and with its end: no loan lacks a side.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, insert, select, update
+from sqlalchemy import Select, case, insert, literal, select, update
 from sqlalchemy.orm import aliased
 
 from controlplane.adapters.sql.engine import ReadSession, WriteSession
 from controlplane.adapters.sql.scope import Run
-from controlplane.adapters.sql.tables import LoanEntryRow, LoanRow, ReasonCodeRow
+from controlplane.adapters.sql.tables import LoanRow, ReasonCodeRow
 from controlplane.domain.ids import CycleId, InstanceId, NodeId, PoolName
 from controlplane.domain.loans import Entry, Loan
 from controlplane.ports import Conflict, CycleRecord
@@ -58,20 +61,17 @@ def entries_of(session: ReadSession, cycle: CycleId) -> tuple[Entry, ...]:
 def enter(session: WriteSession, run: Run, cycle: CycleRecord, codes: Mapping[str, int]) -> None:
     """Book what a plan says. Raises Conflict where a loan that is to be closed does not stand open."""
     for each in cycle.plan.loans:
-        loan_id = (
+        if each.opens:
             _open(session, run, cycle, each, codes)
-            if each.opens
-            else _close(session, run, cycle, each, codes)
-        )
-        session.execute(insert(LoanEntryRow), list(_booked(cycle, each, loan_id)))
+        else:
+            _close(session, run, cycle, each, codes)
 
 
-def _open(session: WriteSession, run: Run, cycle: CycleRecord, each: Entry, codes: Mapping[str, int]) -> str:
-    loan_id = f"{cycle.cycle}:{each.instance}"
+def _open(session: WriteSession, run: Run, cycle: CycleRecord, each: Entry, codes: Mapping[str, int]) -> None:
     session.execute(
         insert(LoanRow).values(
             cluster=run.cluster,
-            loan_id=loan_id,
+            loan_id=f"{cycle.cycle}:{each.instance}",
             run_id=run.run_id,
             source=run.source,
             run_scope=run.scope,
@@ -85,34 +85,25 @@ def _open(session: WriteSession, run: Run, cycle: CycleRecord, each: Entry, code
             open_code_id=codes[each.code],
         )
     )
-    return loan_id
 
 
-def _close(session: WriteSession, run: Run, cycle: CycleRecord, each: Entry, codes: Mapping[str, int]) -> str:
+def _close(
+    session: WriteSession, run: Run, cycle: CycleRecord, each: Entry, codes: Mapping[str, int]
+) -> None:
+    """A clock that was set back must not keep a loan open: it closes no earlier than it opened."""
+    now = literal(cycle.started_at, LoanRow.opened_at.type)
     closed = session.execute(
         update(LoanRow)
         .where(run.shares(LoanRow), LoanRow.instance == each.instance, LoanRow.closed_at.is_(None))
-        .values(closed_at=cycle.started_at, closed_by=str(cycle.cycle), close_code_id=codes[each.code])
+        .values(
+            closed_at=case((LoanRow.opened_at > now, LoanRow.opened_at), else_=now),
+            closed_by=str(cycle.cycle),
+            close_code_id=codes[each.code],
+        )
         .returning(LoanRow.loan_id)
     ).all()
     if not closed:
         raise Conflict(f"{each.instance} has no open loan to close")
-    return str(closed[0].loan_id)
-
-
-def _booked(cycle: CycleRecord, each: Entry, loan_id: str) -> Iterator[dict[str, Any]]:
-    """Both sides: what one account loses the other gains."""
-    giver, taker = (each.lender, each.borrower) if each.opens else (each.borrower, each.lender)
-    first = 0 if each.opens else 2
-    for n, (account, gpus) in enumerate(((giver, -each.gpus), (taker, each.gpus)), first):
-        yield {
-            "cluster": cycle.cycle.cluster,
-            "loan_id": loan_id,
-            "n": n,
-            "at": cycle.started_at,
-            "account": account,
-            "gpus": gpus,
-        }
 
 
 def _with_codes() -> Select[Any]:
