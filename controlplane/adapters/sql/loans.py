@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, case, insert, literal, select, update
+from sqlalchemy import Select, and_, case, func, insert, literal, or_, select, update
 from sqlalchemy.orm import aliased
 
 from controlplane.adapters.sql.engine import ReadSession, WriteSession
 from controlplane.adapters.sql.scope import Run
-from controlplane.adapters.sql.tables import LoanRow, ReasonCodeRow
+from controlplane.adapters.sql.tables import LoanEntryRow, LoanRow, ReasonCodeRow
 from controlplane.domain.ids import CycleId, InstanceId, NodeId, PoolName
 from controlplane.domain.loans import Entry, Loan
 from controlplane.ports import Conflict, CycleRecord
@@ -31,6 +31,26 @@ class Lent:
     closed_at: float | None
     closed_by: str | None
     close_code: str | None
+    due_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """One entry: at `at` (epoch seconds) `gpus` came to `account`, or (negative) left it."""
+
+    at: float
+    loan_id: str
+    account: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """The ledger summed up. `accounts`: GPUs by account, whose sum is zero; `broken`: loans that lack an
+    entry or whose entries do not sum to zero, which a sound database cannot hold."""
+
+    accounts: Mapping[str, int]
+    broken: tuple[str, ...]
 
 
 def standing(session: ReadSession, run: Run) -> Sequence[Loan]:
@@ -39,12 +59,46 @@ def standing(session: ReadSession, run: Run) -> Sequence[Loan]:
     return [_lent(row).loan for row in session.execute(query)]
 
 
-def listed(session: ReadSession, limit: int, *, open_only: bool) -> Sequence[Lent]:
-    """Loans, the newest first."""
+def listed(
+    session: ReadSession, limit: int | None, *, open_only: bool, pool: str | None = None
+) -> Sequence[Lent]:
+    """Loans, the newest first. `limit` None: all. `pool`: as borrower or as lender."""
     query = _with_codes().order_by(LoanRow.opened_at.desc(), LoanRow.loan_id).limit(limit)
     if open_only:
         query = query.where(LoanRow.closed_at.is_(None))
+    if pool is not None:
+        query = query.where(or_(LoanRow.borrower == pool, LoanRow.lender == pool))
     return [_lent(row) for row in session.execute(query)]
+
+
+def booked(session: ReadSession, limit: int, account: str | None = None) -> Sequence[Booked]:
+    """Entries, the newest first; of one account or of all."""
+    entry = LoanEntryRow
+    query = select(entry).order_by(entry.at.desc(), entry.loan_id, entry.n.desc()).limit(limit)
+    if account is not None:
+        query = query.where(entry.account == account)
+    return [Booked(each.at, each.loan_id, each.account, each.gpus) for each in session.scalars(query)]
+
+
+def balance(session: ReadSession) -> Balance:
+    """All entries, summed up. Reads every row."""
+    sums = select(LoanEntryRow.account, func.sum(LoanEntryRow.gpus)).group_by(LoanEntryRow.account)
+    accounts = {account: int(gpus) for account, gpus in session.execute(sums.order_by(LoanEntryRow.account))}
+    return Balance(accounts, tuple(session.scalars(broken())))
+
+
+def broken() -> Select[str]:
+    """Asks for the ids of loans that lack an entry, or whose entries do not sum to zero."""
+    entry, count = LoanEntryRow, func.count(LoanEntryRow.n)
+    wanted = case((LoanRow.closed_at.is_(None), 2), else_=4)
+    both = and_(entry.cluster == LoanRow.cluster, entry.loan_id == LoanRow.loan_id)
+    return (
+        select(LoanRow.loan_id)
+        .outerjoin(entry, both)
+        .group_by(LoanRow.cluster, LoanRow.loan_id, LoanRow.closed_at)
+        .having(or_(func.coalesce(func.sum(entry.gpus), 0) != 0, count != wanted))
+        .order_by(LoanRow.loan_id)
+    )
 
 
 def entries_of(session: ReadSession, cycle: CycleId) -> tuple[Entry, ...]:
@@ -124,7 +178,7 @@ def _lent(found: Any) -> Lent:
         opened_at=row.opened_at,
         code=opened,
     )
-    return Lent(loan, row.opened_by, row.closed_at, row.closed_by, closed)
+    return Lent(loan, row.opened_by, row.closed_at, row.closed_by, closed, row.due_at)
 
 
 def _entry(lent: Lent, *, opens: bool) -> Entry:
