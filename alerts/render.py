@@ -10,7 +10,7 @@ import yaml
 
 from alerts import recording
 from alerts.lib import Alert, Recorded, group
-from alerts.rules import loop, pools
+from alerts.rules import capacity, loop, pools
 
 COMPILED = Path(__file__).parent / "compiled"
 
@@ -22,6 +22,7 @@ def files() -> Mapping[str, str]:
     return {
         "recording.yaml": recording.text(),
         "loop.yaml": _compiled("trimtab-loop", loop.ALERTS),
+        "capacity.yaml": _compiled("trimtab-capacity", capacity.ALERTS),
         "pools.yaml": _compiled("trimtab-pools", (*pools.RECORDED, *pools.ALERTS)),
     }
 

@@ -66,7 +66,8 @@ def current(database: str, *, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @database_option
 def check(database: str, *, as_json: bool) -> None:
-    """Look for damage: the file itself, rows without their parents, tables that are not ours.
+    """Look for damage: the file itself, rows without their parents, loans whose entries do not sum to
+    zero, tables that are not ours.
 
     Reads everything; it may take a while on a large record. Exit status 1 where something is found.
 

@@ -16,6 +16,7 @@ COMMANDS: Mapping[str, str] = {
     "decisions": "controlplane.cli.decisions",
     "explain": "controlplane.cli.explain",
     "replay": "controlplane.cli.replay",
+    "loans": "controlplane.cli.loans",
     "pages": "controlplane.cli.pages",
     "policy": "controlplane.cli.policy",
     "twin": "controlplane.cli.twin",

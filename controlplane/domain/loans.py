@@ -28,6 +28,14 @@ class Code(StrEnum):
     RETURNED = "loan_returned"
 
 
+WORDS: Mapping[str, str] = {
+    Code.SURGE: "a move brings it up",
+    Code.FOUND: "found there already",
+    Code.RETURNED: "seen to be free again",
+}
+"""Each reason in words."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loan:
     """An open loan. `opened_at` epoch seconds; `loan_id` is the record's own name of it."""

@@ -93,6 +93,21 @@ POLICY_VALID = _gauge(
     "cluster",
     "1 while the policy files as they stand are in force, 0 while an older version is.",
 )
+GPUS = _gauge(
+    "gpus",
+    "cluster pool state",
+    "GPUs, each counted once, by state: pool (where it serves, lent or not), buffer, unavailable.",
+)
+UNACCOUNTED = _gauge(
+    "gpus_unaccounted", "cluster", "GPUs that the inventory counts twice, or on a node that nobody knows."
+)
+LOANS = _gauge("loans_open", "cluster pool", "Open loans, by the pool that borrows.")
+LOANED = _gauge("loaned_gpus", "cluster pool", "GPUs on loan, by the pool that borrows.")
+SHORT = _gauge(
+    "capacity_short_gpus",
+    "cluster pool",
+    "GPUs that the pool asked for in the last capacity cycle and for which there was no place.",
+)
 PAGES = _counter(
     "pages",
     "cluster alertname severity status",
@@ -123,6 +138,11 @@ FAMILIES: tuple[Family, ...] = (
     REJECTED,
     SKEW,
     POLICY_VALID,
+    GPUS,
+    UNACCOUNTED,
+    LOANS,
+    LOANED,
+    SHORT,
     PAGES,
 )
 BY_NAME: Mapping[str, Family] = {family.name: family for family in FAMILIES}

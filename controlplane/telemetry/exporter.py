@@ -26,7 +26,7 @@ from controlplane.domain.rules import latency
 from controlplane.loop.cycle import Report
 from controlplane.loop.runner import Health
 from controlplane.ports import Notified
-from controlplane.telemetry import catalog
+from controlplane.telemetry import capacity, catalog
 from controlplane.telemetry.catalog import Family, Kind
 
 Row = tuple[Sequence[str], float]
@@ -119,8 +119,9 @@ class Exporter(Collector):
                 if each.observation
             ],
         }
-        rows |= _imbalance(self._told.last.get(CycleKind.CAPACITY), cluster)
-        return rows | _world(observed[-1] if observed else None, cluster) | _pools(observed, cluster)
+        slow, newest = self._told.last.get(CycleKind.CAPACITY), observed[-1] if observed else None
+        rows |= _imbalance(slow, cluster) | capacity.rows(newest, slow, cluster)
+        return rows | _world(newest, cluster) | _pools(observed, cluster)
 
 
 def _world(report: Report | None, cluster: str) -> dict[str, list[Row]]:

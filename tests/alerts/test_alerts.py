@@ -13,11 +13,11 @@ import yaml
 
 from alerts import render
 from alerts.lib import Alert
-from alerts.rules import loop, pools
+from alerts.rules import capacity, loop, pools
 from controlplane.cli.main import main
 
 ALERTS = Path(__file__).resolve().parents[2] / "alerts"
-EVERY = (*loop.ALERTS, *pools.ALERTS)
+EVERY = (*loop.ALERTS, *pools.ALERTS, *capacity.ALERTS)
 
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH")
 
@@ -84,6 +84,12 @@ def test_runbooks_name_commands_and_options_that_exist(path: Path) -> None:
             command = named
         options = {name for each in command.params for name in each.opts}
         assert {word for word in words if word.startswith("--")} <= options, line
+
+
+@pytest.mark.parametrize("alert", capacity.ALERTS, ids=lambda alert: alert.name)
+def test_an_alert_about_capacity_says_where_and_how_many_gpus(alert: Alert) -> None:
+    for part in ("GPUs", "$labels.cluster", "$value", *(["$labels.pool"] if "pool" in alert.expr else [])):
+        assert part in alert.summary
 
 
 @pytest.mark.parametrize("alert", pools.ALERTS, ids=lambda alert: f"{alert.name}-{alert.severity}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.domain.conservation import account
-from controlplane.domain.fleet import Inventory, Node, Phase
+from controlplane.domain.fleet import OFF, Instance, Inventory, Node, Phase
 from controlplane.domain.ids import NodeId, PoolName
 from tests.builders import NOW, instance
 
@@ -37,6 +39,50 @@ def test_pools_and_buffer_and_unavailable_are_the_fleet(inventory: Inventory) ->
     assert all(part >= 0 for part in parts)
     assert sum(parts) == accounted.fleet
     assert accounted.unaccounted == 0
+
+
+GPUS = [(node, gpu) for node in ("n0", "n1", "n2") for gpu in range(4)]
+HANDS = st.tuples(st.sampled_from([*GPUS, ("ghost", 0)]), st.sampled_from(["chat-8b", "vision"]))
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("comes"), HANDS),
+        st.tuples(st.just("goes"), st.integers(0, 30)),
+        st.tuples(st.just("sleeps"), st.integers(0, 30)),
+        st.tuples(st.just("wakes"), st.integers(0, 30)),
+    ),
+    max_size=30,
+)
+
+
+def after(members: list[Instance], event: tuple[str, Any], number: int) -> list[Instance]:
+    """The fleet's instances after somebody came, went, fell asleep or woke, whether there is room or not."""
+    what, value = event
+    if what == "comes":
+        (node, gpu), pool = value
+        return [*members, instance(f"i-{number}", pool, node=NodeId(node), gpus=(gpu,))]
+    if not members:
+        return members
+    chosen = members[value % len(members)]
+    rest = [each for each in members if each is not chosen]
+    phase = {"sleeps": Phase.ASLEEP, "wakes": Phase.SERVING}.get(what)
+    return rest if phase is None else [*rest, replace(chosen, phase=phase)]
+
+
+@given(EVENTS)
+def test_after_every_step_of_any_history_a_gpu_is_counted_once_or_said_to_be_counted_twice(
+    events: list[tuple[str, Any]],
+) -> None:
+    owners = (CHAT, None, VISION)
+    nodes = tuple(Node(NodeId(f"n{number}"), "H100", 4, owner) for number, owner in enumerate(owners))
+    members: list[Instance] = []
+    for number, event in enumerate(events):
+        members = after(members, event, number)
+        found = account(Inventory(NOW, nodes, tuple(members)))
+        assert sum(dict(found.pools).values()) + found.buffer + found.unavailable == found.fleet == 12
+        hands = Counter((each.node, each.gpus) for each in members if each.phase not in OFF)
+        twice = sum(count - 1 for (node, _), count in hands.items() if node != "ghost")
+        nowhere = sum(count for (node, _), count in hands.items() if node == "ghost")
+        assert found.unaccounted == twice + nowhere
 
 
 def test_a_borrowed_gpu_counts_where_it_serves() -> None:

@@ -25,6 +25,7 @@ from controlplane.domain.lifecycle import BORN, MOVES
 from controlplane.domain.observation import Hold
 from controlplane.domain.plan import ActionState
 from controlplane.ports import InvalidConfig, Unavailable
+from tests.adapters.sql.lent import booking, entry
 from tests.adapters.sql.pages import told
 from tests.adapters.sql.records import answer, made, weight
 from tests.builders import NOW
@@ -49,6 +50,8 @@ def filled(file: Path) -> None:
     """A record with something in every table that has a writer."""
     record = open_record(f"sqlite:///{file}", "demo")
     record.ledger.record(made(answer(weight())))
+    record.ledger.record(booking(entry(gpus=2), entry("chat-8b-s02")))
+    record.ledger.record(booking(entry("chat-8b-s02", opens=False), seq=2, at=NOW + 60))
     place_hold(record.engine, record.run, "h1", Hold(None, "anna", "test", NOW))
     SqlPages(record.engine).keep([told()], NOW)
     record.lease.release()
@@ -100,7 +103,7 @@ def test_up_when_already_up_changes_nothing(engine: Engine, file: Path) -> None:
     migrate(engine)
     assert schema(file) == before
     with closing(sqlite3.connect(file)) as connection:
-        assert connection.execute("SELECT count(*) FROM cycles").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM cycles").fetchone() == (3,)
 
 
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(engine: Engine, file: Path) -> None:
@@ -112,6 +115,78 @@ def test_a_database_of_a_newer_version_is_refused_and_left_alone(engine: Engine,
         with pytest.raises(InvalidConfig, match="0999, unknown to this version: a newer one wrote it"):
             refused(engine)
     assert file.read_bytes() == before
+
+
+def promises(path: Path) -> dict[str, str]:
+    """Triggers and indexes, word by word: what is lost where a table is built anew."""
+    with closing(sqlite3.connect(path)) as connection:
+        return dict(
+            connection.execute(
+                "SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'index') AND sql IS NOT NULL"
+            ).fetchall()
+        )
+
+
+LEDGER = tuple(f"SELECT * FROM {name} ORDER BY 1, 2, 3" for name in ("loans", "loan_entries"))  # noqa: S608
+OLDER_LEADER = (
+    """INSERT INTO loans SELECT cluster, 'older', run_id, source, run_scope, lender, borrower, 'older', node,
+    gpus, opened_at, opened_by, open_code_id, due_at, NULL, NULL, NULL FROM loans WHERE closed_at IS NULL""",
+    *(
+        f"INSERT INTO loan_entries SELECT cluster, loan_id, {n}, opened_at, {account}, {gpus} FROM loans "  # noqa: S608
+        "WHERE loan_id = 'older'"
+        for n, account, gpus in ((0, "lender", "-gpus"), (1, "borrower", "gpus"))
+    ),
+)
+"""What a leader of the version before 0004 writes for a loan."""
+
+
+def ledger(path: Path) -> list[list[tuple[object, ...]]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [connection.execute(query).fetchall() for query in LEDGER]
+
+
+def written(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def test_guards_of_the_ledger_come_and_go_with_loans_in_it_and_nothing_else_changes(
+    engine: Engine, file: Path
+) -> None:
+    filled(file)
+    above, kept = promises(file), ledger(file)
+    downgrade(engine, "0003")
+    below = promises(file)
+    assert ledger(file) == kept
+    assert set(below) - set(above) == {"loan_entries_no_replace"}
+    assert {name: text for name, text in above.items() if name in below}.items() <= below.items()
+    with pytest.raises(sqlite3.IntegrityError, match="cannot be replaced"):
+        written(file, "INSERT OR REPLACE INTO loan_entries SELECT * FROM loan_entries")
+    migrate(engine)
+    assert (promises(file), ledger(file), find_problems(engine)) == (above, kept, [])
+
+
+def test_a_loan_that_the_older_version_opened_closes_with_both_sides_under_the_newer(
+    engine: Engine, file: Path
+) -> None:
+    """One that closed before it opened, as a clock that was set back left it, stands as it is."""
+    filled(file)
+    downgrade(engine, "0003")
+    backwards = "UPDATE loans SET closed_at = opened_at - 1, closed_by = 'x', close_code_id = 1"
+    written(file, *OLDER_LEADER, f"{backwards} WHERE closed_at IS NULL AND loan_id <> 'older'")
+    migrate(engine)
+    written(
+        file,
+        "UPDATE loans SET closed_at = opened_at, closed_by = 'x', close_code_id = 1 WHERE loan_id = 'older'",
+    )
+    entries = [row[2:] for row in ledger(file)[1] if row[1] == "older"]
+    assert [(n, account, gpus) for n, _at, account, gpus in entries] == [
+        (0, "buffer", -2),
+        (1, "chat-8b", 2),
+        (2, "chat-8b", -2),
+        (3, "buffer", 2),
+    ]
 
 
 def test_an_older_database_is_not_read_before_it_is_upgraded(engine: Engine, file: Path) -> None:
@@ -180,7 +255,7 @@ def test_a_later_migration_is_applied_on_top_and_taken_back_alone(
     downgrade(engine, last)
     assert "extra" not in tables(file)
     with closing(sqlite3.connect(file)) as connection:
-        assert connection.execute("SELECT count(*) FROM cycles").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM cycles").fetchone() == (3,)
 
 
 def test_deployers_at_once_take_turns_from_the_first_byte_of_the_file_on(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
+from alerts.rules import capacity as capacity_alerts
 from alerts.rules import loop as loop_alerts
 from alerts.rules import pools as pool_alerts
 from controlplane.domain.fleet import Phase
@@ -183,7 +184,7 @@ def test_only_counters_end_in_total() -> None:
 
 
 def test_alerts_speak_of_families_and_labels_that_exist() -> None:
-    alerts = (*loop_alerts.ALERTS, *pool_alerts.ALERTS)
+    alerts = (*loop_alerts.ALERTS, *pool_alerts.ALERTS, *capacity_alerts.ALERTS)
     used = {name for alert in alerts for name in re.findall(r"trimtab_[a-z_]+", alert.expr)}
     assert used
     assert used <= set(catalog.BY_NAME)

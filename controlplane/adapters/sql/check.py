@@ -1,4 +1,5 @@
-"""Looking for damage in a database: the file, rows without parents, tables that are not as they should be."""
+"""Looking for damage in a database: the file, rows without parents, loans whose
+entries do not sum to zero, tables that are not as they should be."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, Engine
 
 from controlplane.adapters.sql.engine import translated
+from controlplane.adapters.sql.loans import broken
 from controlplane.adapters.sql.migrate import require_head
 from controlplane.adapters.sql.tables import Base
 
@@ -19,7 +21,7 @@ def find_problems(engine: Engine) -> list[str]:
     another version, Unavailable where it cannot be read at all."""
     require_head(engine)
     with translated(engine), engine.connect() as connection:
-        return [*_file(connection), *_orphans(connection), *_schema(connection)]
+        return [*_file(connection), *_orphans(connection), *_ledger(connection), *_schema(connection)]
 
 
 def _file(connection: Connection) -> Iterator[str]:
@@ -33,6 +35,11 @@ def _orphans(connection: Connection) -> Iterator[str]:
     if connection.dialect.name == "sqlite":
         for table, row, parent, _ in connection.exec_driver_sql("PRAGMA foreign_key_check"):
             yield f"{table}: row {row} has no parent in {parent}"
+
+
+def _ledger(connection: Connection) -> Iterator[str]:
+    for loan_id in connection.scalars(broken()):
+        yield f"the ledger: loan {loan_id} lacks an entry, or its entries do not sum to zero"
 
 
 def _schema(connection: Connection) -> Iterator[str]:

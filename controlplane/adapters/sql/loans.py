@@ -1,12 +1,15 @@
-"""The ledger of loans: a row a loan, and two entries for each time that GPUs change hands."""
+"""The ledger of loans: a row a loan, and two entries for each time that GPUs change hands.
+
+The database writes the entries itself, with the loan and with its end: no loan lacks a side.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, insert, select, update
+from sqlalchemy import Select, and_, case, func, insert, literal, or_, select, update
 from sqlalchemy.orm import aliased
 
 from controlplane.adapters.sql.engine import ReadSession, WriteSession
@@ -28,6 +31,26 @@ class Lent:
     closed_at: float | None
     closed_by: str | None
     close_code: str | None
+    due_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """One entry: at `at` (epoch seconds) `gpus` came to `account`, or (negative) left it."""
+
+    at: float
+    loan_id: str
+    account: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """The ledger summed up. `accounts`: GPUs by account, whose sum is zero; `broken`: loans that lack an
+    entry or whose entries do not sum to zero, which a sound database cannot hold."""
+
+    accounts: Mapping[str, int]
+    broken: tuple[str, ...]
 
 
 def standing(session: ReadSession, run: Run) -> Sequence[Loan]:
@@ -36,12 +59,46 @@ def standing(session: ReadSession, run: Run) -> Sequence[Loan]:
     return [_lent(row).loan for row in session.execute(query)]
 
 
-def listed(session: ReadSession, limit: int, *, open_only: bool) -> Sequence[Lent]:
-    """Loans, the newest first."""
+def listed(
+    session: ReadSession, limit: int | None, *, open_only: bool, pool: str | None = None
+) -> Sequence[Lent]:
+    """Loans, the newest first. `limit` None: all. `pool`: as borrower or as lender."""
     query = _with_codes().order_by(LoanRow.opened_at.desc(), LoanRow.loan_id).limit(limit)
     if open_only:
         query = query.where(LoanRow.closed_at.is_(None))
+    if pool is not None:
+        query = query.where(or_(LoanRow.borrower == pool, LoanRow.lender == pool))
     return [_lent(row) for row in session.execute(query)]
+
+
+def booked(session: ReadSession, limit: int, account: str | None = None) -> Sequence[Booked]:
+    """Entries, the newest first; of one account or of all."""
+    entry = LoanEntryRow
+    query = select(entry).order_by(entry.at.desc(), entry.loan_id, entry.n.desc()).limit(limit)
+    if account is not None:
+        query = query.where(entry.account == account)
+    return [Booked(each.at, each.loan_id, each.account, each.gpus) for each in session.scalars(query)]
+
+
+def balance(session: ReadSession) -> Balance:
+    """All entries, summed up. Reads every row."""
+    sums = select(LoanEntryRow.account, func.sum(LoanEntryRow.gpus)).group_by(LoanEntryRow.account)
+    accounts = {account: int(gpus) for account, gpus in session.execute(sums.order_by(LoanEntryRow.account))}
+    return Balance(accounts, tuple(session.scalars(broken())))
+
+
+def broken() -> Select[str]:
+    """Asks for the ids of loans that lack an entry, or whose entries do not sum to zero."""
+    entry, count = LoanEntryRow, func.count(LoanEntryRow.n)
+    wanted = case((LoanRow.closed_at.is_(None), 2), else_=4)
+    both = and_(entry.cluster == LoanRow.cluster, entry.loan_id == LoanRow.loan_id)
+    return (
+        select(LoanRow.loan_id)
+        .outerjoin(entry, both)
+        .group_by(LoanRow.cluster, LoanRow.loan_id, LoanRow.closed_at)
+        .having(or_(func.coalesce(func.sum(entry.gpus), 0) != 0, count != wanted))
+        .order_by(LoanRow.loan_id)
+    )
 
 
 def entries_of(session: ReadSession, cycle: CycleId) -> tuple[Entry, ...]:
@@ -58,20 +115,17 @@ def entries_of(session: ReadSession, cycle: CycleId) -> tuple[Entry, ...]:
 def enter(session: WriteSession, run: Run, cycle: CycleRecord, codes: Mapping[str, int]) -> None:
     """Book what a plan says. Raises Conflict where a loan that is to be closed does not stand open."""
     for each in cycle.plan.loans:
-        loan_id = (
+        if each.opens:
             _open(session, run, cycle, each, codes)
-            if each.opens
-            else _close(session, run, cycle, each, codes)
-        )
-        session.execute(insert(LoanEntryRow), list(_booked(cycle, each, loan_id)))
+        else:
+            _close(session, run, cycle, each, codes)
 
 
-def _open(session: WriteSession, run: Run, cycle: CycleRecord, each: Entry, codes: Mapping[str, int]) -> str:
-    loan_id = f"{cycle.cycle}:{each.instance}"
+def _open(session: WriteSession, run: Run, cycle: CycleRecord, each: Entry, codes: Mapping[str, int]) -> None:
     session.execute(
         insert(LoanRow).values(
             cluster=run.cluster,
-            loan_id=loan_id,
+            loan_id=f"{cycle.cycle}:{each.instance}",
             run_id=run.run_id,
             source=run.source,
             run_scope=run.scope,
@@ -85,34 +139,25 @@ def _open(session: WriteSession, run: Run, cycle: CycleRecord, each: Entry, code
             open_code_id=codes[each.code],
         )
     )
-    return loan_id
 
 
-def _close(session: WriteSession, run: Run, cycle: CycleRecord, each: Entry, codes: Mapping[str, int]) -> str:
+def _close(
+    session: WriteSession, run: Run, cycle: CycleRecord, each: Entry, codes: Mapping[str, int]
+) -> None:
+    """A clock that was set back must not keep a loan open: it closes no earlier than it opened."""
+    now = literal(cycle.started_at, LoanRow.opened_at.type)
     closed = session.execute(
         update(LoanRow)
         .where(run.shares(LoanRow), LoanRow.instance == each.instance, LoanRow.closed_at.is_(None))
-        .values(closed_at=cycle.started_at, closed_by=str(cycle.cycle), close_code_id=codes[each.code])
+        .values(
+            closed_at=case((LoanRow.opened_at > now, LoanRow.opened_at), else_=now),
+            closed_by=str(cycle.cycle),
+            close_code_id=codes[each.code],
+        )
         .returning(LoanRow.loan_id)
     ).all()
     if not closed:
         raise Conflict(f"{each.instance} has no open loan to close")
-    return str(closed[0].loan_id)
-
-
-def _booked(cycle: CycleRecord, each: Entry, loan_id: str) -> Iterator[dict[str, Any]]:
-    """Both sides: what one account loses the other gains."""
-    giver, taker = (each.lender, each.borrower) if each.opens else (each.borrower, each.lender)
-    first = 0 if each.opens else 2
-    for n, (account, gpus) in enumerate(((giver, -each.gpus), (taker, each.gpus)), first):
-        yield {
-            "cluster": cycle.cycle.cluster,
-            "loan_id": loan_id,
-            "n": n,
-            "at": cycle.started_at,
-            "account": account,
-            "gpus": gpus,
-        }
 
 
 def _with_codes() -> Select[Any]:
@@ -133,7 +178,7 @@ def _lent(found: Any) -> Lent:
         opened_at=row.opened_at,
         code=opened,
     )
-    return Lent(loan, row.opened_by, row.closed_at, row.closed_by, closed)
+    return Lent(loan, row.opened_by, row.closed_at, row.closed_by, closed, row.due_at)
 
 
 def _entry(lent: Lent, *, opens: bool) -> Entry:

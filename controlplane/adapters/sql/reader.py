@@ -13,7 +13,7 @@ from controlplane.adapters.sql.actions import action_id, action_of
 from controlplane.adapters.sql.codec import Damaged, unpack
 from controlplane.adapters.sql.engine import reading
 from controlplane.adapters.sql.listing import Filter, Listed
-from controlplane.adapters.sql.loans import Lent
+from controlplane.adapters.sql.loans import Balance, Booked, Lent
 from controlplane.adapters.sql.pagelist import Page, PageFilter, PageId
 from controlplane.adapters.sql.tables import (
     ActionEventRow,
@@ -33,7 +33,19 @@ from controlplane.domain.policy import Policies
 from controlplane.domain.state import State
 from controlplane.ports import Frame
 
-__all__ = ["Done", "Filter", "Lent", "Listed", "Page", "PageFilter", "PageId", "Reader", "Stored"]
+__all__ = [
+    "Balance",
+    "Booked",
+    "Done",
+    "Filter",
+    "Lent",
+    "Listed",
+    "Page",
+    "PageFilter",
+    "PageId",
+    "Reader",
+    "Stored",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +208,22 @@ class Reader:
             raise Damaged(f"{id_}: its decisions are not those that were recorded (the hash differs)")
         return plan
 
-    def loans(self, limit: int, *, open_only: bool = False) -> Sequence[Lent]:
-        """Loans, the newest first; of all runs."""
+    def loans(
+        self, limit: int | None = None, *, open_only: bool = False, pool: str | None = None
+    ) -> Sequence[Lent]:
+        """Loans, the newest first; of all runs, or those of a pool as borrower or lender."""
         with reading(self._engine) as session:
-            return loans.listed(session, limit, open_only=open_only)
+            return loans.listed(session, limit, open_only=open_only, pool=pool)
+
+    def booked(self, limit: int, account: str | None = None) -> Sequence[Booked]:
+        """Entries of the ledger of loans, the newest first."""
+        with reading(self._engine) as session:
+            return loans.booked(session, limit, account)
+
+    def balance(self) -> Balance:
+        """The whole ledger of loans, summed up."""
+        with reading(self._engine) as session:
+            return loans.balance(session)
 
     def counts(self, run_id: str | None = None) -> dict[str, int]:
         """Decisions by outcome, and actions by state as `action_<state>`. Reads every row."""

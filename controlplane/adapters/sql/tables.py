@@ -348,7 +348,8 @@ class ActionEventRow(Base):
 
 class LoanRow(Base):
     """Capacity that `borrower` has from `lender`: `gpus` of `node`, held by `instance`. At most one is open
-    for an instance. `opened_by`, `closed_by`: the cycle that decided it (`demo:capacity:42`)."""
+    for an instance, whose terms never change. `opened_by`, `closed_by`: the cycle that decided it
+    (`demo:capacity:42`)."""
 
     __tablename__ = "loans"
     __table_args__ = (
@@ -391,7 +392,7 @@ class LoanRow(Base):
 
 class LoanEntryRow(Base):
     """One side of a booking: `gpus` come to an account, or (negative) leave it. `n` 0 and 1 open a loan, 2
-    and 3 close it; each pair sums to zero. Append only."""
+    and 3 close it; each pair sums to zero. Append only, and written by the database with its loan."""
 
     __tablename__ = "loan_entries"
     __table_args__ = (
