@@ -33,7 +33,8 @@ def rows(newest: Report | None, capacity: Report | None, cluster: str) -> dict[s
 
 
 def _gpus(seen: Observation | None, cluster: str) -> dict[str, list[Row]]:
-    if seen is None or not isinstance(seen.inventory, Inventory):
+    """Of an orchestrator that knows of no node, no GPU is known either."""
+    if seen is None or not isinstance(seen.inventory, Inventory) or not seen.inventory.nodes:
         return {}
     found = account(seen.inventory)
     counted: list[Row] = [((cluster, pool, "pool"), float(gpus)) for pool, gpus in found.pools]

@@ -69,9 +69,11 @@ def test_a_gpu_in_two_hands_is_unaccounted_and_so_is_one_on_a_node_that_nobody_k
     become(page, (SLEEPER, Phase.SERVING))
     page.cycle(WEIGHTS)
     assert page.rows(LOST) == {(): 1.0}
-    page.world.orchestrator.now = replace(page.world.orchestrator.now, nodes=())
+    orchestrator = page.world.orchestrator
+    _home, spare = orchestrator.now.nodes
+    orchestrator.now = replace(orchestrator.now, nodes=(spare,))
     page.cycle(WEIGHTS)
-    assert page.rows(LOST) == {(): 9.0}
+    assert page.rows(LOST) == {(): 5.0}
 
 
 def test_without_an_inventory_no_gpu_is_counted_and_none_is_said_to_be_missing(page: Page) -> None:
@@ -143,3 +145,13 @@ def test_where_instances_cannot_be_asked_for_no_place_is_looked_for(page: Page) 
     page.cycle(CAPACITY)
     assert page.rows(SHORT) == {}
     assert page.rows(GPUS)
+
+
+def test_where_no_node_is_known_no_gpu_is_counted_and_none_is_missing(page: Page) -> None:
+    """Instances on nodes that nobody knows would page, where the list of instances has no nodes at all."""
+    page.cycle(WEIGHTS)
+    assert page.rows(LOST) == {(): 0.0}
+    orchestrator = page.world.orchestrator
+    orchestrator.now = replace(orchestrator.now, nodes=())
+    page.cycle(WEIGHTS)
+    assert page.rows(GPUS) == page.rows(LOST) == {}
