@@ -75,6 +75,7 @@ class Yard:
     state: State = field(default_factory=State)
     loans: dict[InstanceId, Loan] = field(default_factory=dict)
     in_flight: dict[InstanceId, int] = field(default_factory=dict)
+    completed: dict[InstanceId, int] = field(default_factory=dict)
     closed: set[InstanceId] = field(default_factory=set)
     running: dict[PoolName, float] = field(default_factory=dict)
     holds: list[Hold] = field(default_factory=list)
@@ -150,7 +151,7 @@ class Yard:
                 100,
                 40,
                 self.in_flight.get(each, 0),
-                1000,
+                self.completed.get(each, 1000),
             )
             for each in mine
         ]

@@ -95,7 +95,8 @@ def _drained(site: Site, move: Move, instance: Instance) -> bool:
 def _idle_since(site: Site, move: Move) -> float | None:
     if not site.quiet(move.instance):
         return None
-    return site.now if move.idle_since is None else move.idle_since
+    begins = move.idle_since is None or site.served_since(move.pool, move.instance)
+    return site.now if begins else move.idle_since
 
 
 def _harder(site: Site, move: Move) -> Move:
@@ -120,10 +121,16 @@ def _ask(site: Site, move: Move, instance: Instance | None) -> Progress:
         instance=move.instance,
         level=move.to.level,
         seen=life(instance).level,
-        code=move.code,
+        code=_reason(site, move),
         place=move.place,
     )
     return Progress(asked, (*_adoption(move, instance), order))
+
+
+def _reason(site: Site, move: Move) -> str:
+    """An order that ends open requests, although they were waited for, says so."""
+    waited = move.to is not Life.AWAKE and move.code in {Code.RETURNS, Code.STOPS}
+    return Code.CUT if waited and site.in_flight(move.instance) else move.code
 
 
 def _due(site: Site, move: Move) -> bool:
