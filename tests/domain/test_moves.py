@@ -158,6 +158,19 @@ def test_requests_that_come_and_go_between_two_looks_are_no_quiet() -> None:
     assert order in orders(yard.told), "nothing has ended there for two seconds"
 
 
+def test_what_only_the_engine_knows_of_is_waited_for_too() -> None:
+    """Streams of a reloaded gateway's old worker: the new one counts none of them."""
+    yard = lull_after_surge()
+    yard.run(1)
+    name = leaving(yard)[0]
+    yard.at_work[name] = 2
+    yard.run(5, WEIGHTS)
+    assert (name in yard.closed, yard.instances[name].phase) == (True, Phase.SERVING)
+    yard.at_work[name] = 0
+    yard.run(3, WEIGHTS)
+    assert yard.instances[name].phase is Phase.ASLEEP
+
+
 def test_open_requests_are_waited_for_no_longer_than_the_policy_says() -> None:
     yard = lull_after_surge()
     capacity = replace(chat_policy().capacity, drain_s=20.0)

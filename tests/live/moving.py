@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import http.client
 import json
+import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -110,6 +111,20 @@ class Dock:
 
     def open_door(self, *options: str) -> None:
         """Start HAProxy from a file of what stands there now, all of it open that serves."""
+        command: list[str | Path] = ["haproxy", *(options or ("-db",)), "-f", self.write_door()]
+        self.process = start(command, self.folder / "haproxy.log")
+        eventually(lambda: answers(self.port) and self._speaks(), 10, because="HAProxy listens")
+
+    def reload_door(self) -> None:
+        """A new worker from a new file; the old one lives on until its last stream has ended."""
+        before = self.gateway.read().epoch
+        assert self.process is not None
+        self.write_door()
+        self.process.send_signal(signal.SIGUSR2)
+        eventually(lambda: self._speaks() and self.gateway.read().epoch != before, 10)
+
+    def write_door(self) -> Path:
+        """The file of what stands there now."""
         found = TwinOrchestrator(f"http://{self.twin.control}", PATIENT_S).inventory()
         layout = GatewayLayout(
             listen=f"127.0.0.1:{self.port}",
@@ -118,9 +133,7 @@ class Dock:
             pools=members.pool_layouts(self.policies, found),
             threads=1,
         )
-        config = files.write(render(layout), self.folder / "gateway")
-        self.process = start(["haproxy", *(options or ("-db",)), "-f", config], self.folder / "haproxy.log")
-        eventually(lambda: answers(self.port) and self._speaks(), 10, because="HAProxy listens")
+        return files.write(render(layout), self.folder / "gateway")
 
     def shut_door(self) -> None:
         """End HAProxy, and with it what is open there."""
@@ -210,6 +223,13 @@ class Dock:
     def _seen(self, kind: CycleKind, rules_: Policies, now: float) -> MetricsAnswer:
         yard = Yard(now=now, policies=rules_, running={CHAT: self.load})
         yard.instances = {each.instance_id: each for each in self.loop.last_known}
+        if self.ledger.records:
+            yard.state = self.ledger.records[-1].next_state
+        yard.at_work = {
+            move.instance: int(self.twin.value(_slot(move.instance), "vllm:num_requests_running"))
+            for move in yard.state.moves
+            if move.to is not Life.AWAKE
+        }
         return answer(yard.seen(kind))
 
 
@@ -236,8 +256,8 @@ def moving_rules(drain_s: float) -> Policies:
 
 
 @contextlib.contextmanager
-def dock_open(drain_s: float = 60.0) -> Iterator[Dock]:
-    """Everything started, and ended by its own pid."""
+def dock_open(*options: str, drain_s: float = 60.0) -> Iterator[Dock]:
+    """Everything started, and ended by its own pid. `options`: HAProxy's, where it runs in another way."""
     with (
         tempfile.TemporaryDirectory(prefix="dock") as name,
         twin_running(Path(name) / "twin.log", "--wake", "0.2") as (twin, _),
@@ -247,7 +267,7 @@ def dock_open(drain_s: float = 60.0) -> Iterator[Dock]:
         dock = Dock(twin, Path(name), moving_rules(drain_s), readers)
         dock.loop.last_known = TwinOrchestrator(f"http://{twin.control}", PATIENT_S).inventory().instances
         try:
-            dock.open_door()
+            dock.open_door(*options)
             yield dock
         finally:
             dock.shut_door()

@@ -60,11 +60,10 @@ def watched_to_the_end(dock: Dock) -> int:
 
 def every_stream_is_whole(dock: Dock) -> None:
     """By the caller's own hash and by the twin's."""
+    heard = {each.name: each.heard.result(20) for each in dock.streams}
+    assert [name for name, each in heard.items() if not each.complete] == []
     told = dock.written()
-    for each in dock.streams:
-        heard = each.heard.result(20)
-        assert heard.complete, each.name
-        assert told[each.name] == {"sha256": heard.sha256, "complete": True}, each.name
+    assert told == {name: {"sha256": each.sha256, "complete": True} for name, each in heard.items()}
 
 
 def test_a_drain_waits_no_longer_than_its_policy_says_and_what_it_cuts_is_on_record() -> None:
@@ -98,3 +97,17 @@ def test_a_gateway_that_dies_during_a_drain_is_closed_again_before_the_instance_
         assert (dock.ordered_down(), dock.twin.phase(GUEST)) == ([], "serving")
         dock.until("asleep")
         assert {each.code for each in dock.ordered_down()} == {"move_returns"}
+
+
+def test_streams_of_a_reloaded_gateways_old_worker_are_not_cut_although_the_new_one_counts_none() -> None:
+    with dock_open("-W") as dock:
+        dock.borrow()
+        held = dock.begin_on(GUEST, 2, TOKENS)
+        closing(dock)
+        dock.reload_door()
+        assert (dock.at_door().state, dock.at_door().in_flight) == (ServerState.OPEN, 0)
+        dock.cycle()
+        assert dock.at_door().state is ServerState.CLOSED
+        assert not any(each.heard.done() for each in held)
+        dock.until("asleep", 40)
+        every_stream_is_whole(dock)

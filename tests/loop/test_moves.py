@@ -15,6 +15,7 @@ from controlplane.domain.ids import CycleKind, InstanceId
 from controlplane.domain.observation import Reach
 from controlplane.domain.plan import ActionKind, ActionState
 from controlplane.domain.policy import Policies
+from controlplane.domain.state import State
 from controlplane.loop.cycle import Report
 from controlplane.ports import MetricsAnswer, Order, OutcomeUnknown, Refused, Unavailable
 from tests.domain.fleets import BATCH, CHAT, Yard, batch_policy, chat_policy, rules, working_buffer
@@ -67,6 +68,9 @@ class Moving(World):
     def _seen(self, kind: CycleKind, policies: Policies, now: float) -> MetricsAnswer:
         self.yard.now, self.yard.policies = now, policies
         self.yard.instances = {each.instance_id: each for each in self.orchestrator.now.instances}
+        rows = [row for servers in self.gateway.servers.values() for row in servers.values()]
+        self.yard.state = self.ledger.records[-1].next_state if self.ledger.records else State()
+        self.yard.in_flight = {row.instance_id: row.in_flight for row in rows}
         return answer(self.yard.seen(kind))
 
 

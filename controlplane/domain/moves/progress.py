@@ -93,7 +93,7 @@ def _drained(site: Site, move: Move, instance: Instance) -> bool:
 
 
 def _idle_since(site: Site, move: Move) -> float | None:
-    if not site.quiet(move.instance):
+    if not site.quiet(move.instance) or site.at_work(move.pool, move.instance):
         return None
     begins = move.idle_since is None or site.served_since(move.pool, move.instance)
     return site.now if begins else move.idle_since
@@ -129,8 +129,10 @@ def _ask(site: Site, move: Move, instance: Instance | None) -> Progress:
 
 def _reason(site: Site, move: Move) -> str:
     """An order that ends open requests, although they were waited for, says so."""
-    waited = move.to is not Life.AWAKE and move.code in {Code.RETURNS, Code.STOPS}
-    return Code.CUT if waited and site.in_flight(move.instance) else move.code
+    if move.to is Life.AWAKE or move.code not in {Code.RETURNS, Code.STOPS}:
+        return move.code
+    busy = site.in_flight(move.instance) or site.at_work(move.pool, move.instance)
+    return Code.CUT if busy else move.code
 
 
 def _due(site: Site, move: Move) -> bool:
