@@ -207,6 +207,13 @@ class Dock:
         mine = [each for each in self.ledger.actions.values() if each.instance == name]
         return [each for each in mine if each.kind is ActionKind.ENSURE and each.level < Life.AWAKE.level]
 
+    def waited_s(self) -> float:
+        """From the decision that the guest leaves to the first order, by the record."""
+        moves = (move for record in self.ledger.records for move in record.next_state.moves)
+        leaving = [each for each in moves if each.instance == self.id_of(GUEST) and each.to is Life.ASLEEP]
+        asked = next(each.asked_at for each in leaving if each.asked_at is not None)
+        return asked - leaving[0].since
+
     def borrow(self) -> None:
         """The surge comes, the guest wakes on a loan, and takes some requests at a time."""
         assert self.twin.phase(GUEST) == "asleep"
