@@ -86,7 +86,8 @@ class Move:
 
     It began at `since` (epoch seconds) for the reason `code`. `until`: on the way up, when it is given
     up; on the way down, until when open requests are waited for. `asked` orders have left, the last at
-    `asked_at`. `idle_since`: since when no gateway has had a request of it, or would send one.
+    `asked_at`. `idle_since`: since when no gateway has had a request of it, or would send one, and its
+    engine has not said that it runs any.
     """
 
     instance: InstanceId

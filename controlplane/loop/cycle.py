@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controlplane.domain.decide import decide
-from controlplane.domain.fleet import Instance, Inventory
+from controlplane.domain.fleet import Instance, Inventory, Life
 from controlplane.domain.forecast import Forecast
 from controlplane.domain.gateway import GatewayView
 from controlplane.domain.ids import ActionId, CycleId, CycleKind, PoolName
 from controlplane.domain.observation import Observation, Reach
-from controlplane.domain.plan import Action, ActionState, Plan
+from controlplane.domain.plan import Action, ActionKind, ActionState, Plan
 from controlplane.domain.policy import Policies
 from controlplane.domain.readings import Cause, Missing
 from controlplane.domain.state import PoolState, State
@@ -169,14 +169,20 @@ class Loop:
         return ""
 
     def _look_again(self, runnable: Runnable) -> Now:
-        touched = {action.gateway: action for _, action in runnable if action.gateway in self._ports.gateways}
         return Now(
             leads=self._ports.lease.held(),
             stopping=self._stopping(),
             holds=self._ports.ledger.holds(self._ports.clock.wall()),
-            gateways=self._views(touched),
+            gateways=self._views(self._touched(runnable)),
             inventory=self._inventory_again(runnable),
         )
+
+    def _touched(self, runnable: Runnable) -> Mapping[str, object]:
+        """Gateways that are written to; all, where somebody is ended who must be idle at each of them."""
+        downward = (each.kind is ActionKind.ENSURE and each.level < Life.AWAKE.level for _, each in runnable)
+        if any(downward):
+            return self._ports.gateways
+        return {each.gateway: each for _, each in runnable if each.gateway in self._ports.gateways}
 
     def _inventory_again(self, runnable: Runnable) -> Inventory | Missing:
         if all(action.gateway for _, action in runnable):

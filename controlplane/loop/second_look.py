@@ -68,10 +68,31 @@ def _fleet_changed(action: Action, seen: Observation, now: Now) -> str | None:
     found = next((each for each in now.inventory.instances if each.instance_id == action.instance), None)
     if action.kind is ActionKind.ENSURE and life(found).level != action.seen:
         return f"{action.instance} was at level {action.seen} of life and is at {life(found).level} now"
-    if action.kind is not ActionKind.ENSURE or action.place is None or action.level < Life.AWAKE.level:
+    if action.kind is not ActionKind.ENSURE or action.place is None:
         return None
+    if action.level < Life.AWAKE.level:
+        return _busy_again(action.instance, seen, now)
     taken = floor_of(now.inventory).blockers(action.place) - {action.instance}
     return f"its GPUs are held by {', '.join(sorted(taken))} now" if taken else None
+
+
+def _busy_again(instance: InstanceId | None, seen: Observation, now: Now) -> str | None:
+    """Who is ended because every gateway had closed it, with nothing open there, must still be so. Who was
+    busy at the decision is ended all the same: its wait is over, or it had none."""
+    if any(_busy(name, view, instance) for name, view in sorted(seen.gateways.items())):
+        return None
+    found = (_busy(name, view, instance) for name, view in sorted(now.gateways.items()))
+    return next((each for each in found if each), None)
+
+
+def _busy(name: str, view: GatewayView | Missing, instance: InstanceId | None) -> str:
+    """How an instance is in use at a gateway; an empty text where it is not."""
+    if isinstance(view, Missing):
+        return f"gateway {name} did not answer on the second look"
+    row = server(view, instance)
+    if row is None or not (row.state is ServerState.OPEN or row.in_flight):
+        return ""
+    return f"it is {row.state} at gateway {name} once more, with {row.in_flight} requests in flight"
 
 
 def _gateway_changed(action: Action, seen: Observation, now: Now) -> str | None:

@@ -75,6 +75,8 @@ class Yard:
     state: State = field(default_factory=State)
     loans: dict[InstanceId, Loan] = field(default_factory=dict)
     in_flight: dict[InstanceId, int] = field(default_factory=dict)
+    at_work: dict[InstanceId, int] = field(default_factory=dict)
+    completed: dict[InstanceId, int] = field(default_factory=dict)
     closed: set[InstanceId] = field(default_factory=set)
     running: dict[PoolName, float] = field(default_factory=dict)
     holds: list[Hold] = field(default_factory=list)
@@ -116,9 +118,7 @@ class Yard:
     def seen(self, kind: CycleKind) -> Observation:
         """The fleet as one cycle sees it."""
         members = sorted(self.instances.values(), key=lambda each: (each.pool, each.instance_id))
-        levels = [
-            self.running.get(each.pool, 10.0) if each.phase is Phase.SERVING else 0.0 for each in members
-        ]
+        levels = [self._level(each) for each in members]
         parts = steady_pool(running=levels, members=members, kind=kind, now=self.now)
         pools = {each: self._pool(each, kind) for each in self.policies.pools}
         return replace(
@@ -150,16 +150,24 @@ class Yard:
                 100,
                 40,
                 self.in_flight.get(each, 0),
-                1000,
+                self.completed.get(each, 1000),
             )
             for each in mine
         ]
+
+    def _level(self, each: Instance) -> float:
+        """What an engine runs: the rest of what it had, once it leaves."""
+        if each.phase is not Phase.SERVING:
+            return 0.0
+        if any(move.instance == each.instance_id and move.to is not Life.AWAKE for move in self.state.moves):
+            return float(self.at_work.get(each.instance_id, self.in_flight.get(each.instance_id, 0)))
+        return self.running.get(each.pool, 10.0)
 
     def _pool(self, pool: PoolName, kind: CycleKind) -> Mapping[PoolSignal, Reading]:
         serving = [
             each for each in self.instances.values() if each.pool == pool and each.phase is Phase.SERVING
         ]
-        running = [self.running.get(pool, 10.0)] * len(serving)
+        running = [self._level(each) for each in serving]
         parts = steady_pool(running=running, members=serving, pool=pool, kind=kind, now=self.now)
         return parts.pools[pool]
 

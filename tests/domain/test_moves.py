@@ -143,6 +143,34 @@ def test_one_quiet_look_is_not_a_drain() -> None:
     assert asleep <= set(orders(yard.told))
 
 
+def test_requests_that_come_and_go_between_two_looks_are_no_quiet() -> None:
+    """B-110: closed and never busy when looked at, but four more had ended at one look, three at the next."""
+    yard = lull_after_surge()
+    yard.run(1)
+    name = leaving(yard)[0]
+    order = ("ensure", slot_of(name), 1)
+    for ended in (4, 7):
+        yard.completed[name] = 1000 + ended
+        yard.cycle(WEIGHTS)
+        assert order not in orders(yard.told)
+        assert name in yard.closed
+    yard.cycle(WEIGHTS)
+    assert order in orders(yard.told), "nothing has ended there for two seconds"
+
+
+def test_what_only_the_engine_knows_of_is_waited_for_too() -> None:
+    """Streams of a reloaded gateway's old worker: the new one counts none of them."""
+    yard = lull_after_surge()
+    yard.run(1)
+    name = leaving(yard)[0]
+    yard.at_work[name] = 2
+    yard.run(5, WEIGHTS)
+    assert (name in yard.closed, yard.instances[name].phase) == (True, Phase.SERVING)
+    yard.at_work[name] = 0
+    yard.run(3, WEIGHTS)
+    assert yard.instances[name].phase is Phase.ASLEEP
+
+
 def test_open_requests_are_waited_for_no_longer_than_the_policy_says() -> None:
     yard = lull_after_surge()
     capacity = replace(chat_policy().capacity, drain_s=20.0)
@@ -153,8 +181,11 @@ def test_open_requests_are_waited_for_no_longer_than_the_policy_says() -> None:
     yard.in_flight[name] = 1
     yard.cycle(WEIGHTS, pass_s=2.0)
     assert ("ensure", slot_of(name), 1) not in orders(yard.told)
-    yard.cycle(WEIGHTS)
+    plan = yard.cycle(WEIGHTS)
     assert ("ensure", slot_of(name), 1) in orders(yard.told)
+    reasons = {each.instance: each.code for each in yard.told if each.kind is ActionKind.ENSURE}
+    assert reasons == {name: "move_cut", leaving(yard)[1]: "move_returns"}, "only one of them had any open"
+    assert "its longest drain is over, and what is still open there is cut" in sentence(plan.decisions[CHAT])
 
 
 def test_growth_calls_back_who_was_about_to_leave() -> None:

@@ -15,6 +15,7 @@ from controlplane.domain.ids import CycleKind, InstanceId
 from controlplane.domain.observation import Reach
 from controlplane.domain.plan import ActionKind, ActionState
 from controlplane.domain.policy import Policies
+from controlplane.domain.state import State
 from controlplane.loop.cycle import Report
 from controlplane.ports import MetricsAnswer, Order, OutcomeUnknown, Refused, Unavailable
 from tests.domain.fleets import BATCH, CHAT, Yard, batch_policy, chat_policy, rules, working_buffer
@@ -27,8 +28,8 @@ GUEST, SLEEPER = InstanceId("demo/batch-eval-01@s9k2x1"), InstanceId("demo/chat-
 class Moving(World):
     """A working buffer behind the loop: chat is in a surge, and the orchestrator obeys at once."""
 
-    def __init__(self) -> None:
-        self.yard: Yard = working_buffer()
+    def __init__(self, yard: Yard | None = None) -> None:
+        self.yard: Yard = yard or working_buffer()
         self.yard.running[CHAT] = 60.0
         super().__init__(tuple(self.yard.instances.values()), rules(chat_policy(), batch_policy(), reserve=4))
         self.gateway.servers = {CHAT: {}, BATCH: {}}
@@ -67,6 +68,9 @@ class Moving(World):
     def _seen(self, kind: CycleKind, policies: Policies, now: float) -> MetricsAnswer:
         self.yard.now, self.yard.policies = now, policies
         self.yard.instances = {each.instance_id: each for each in self.orchestrator.now.instances}
+        rows = [row for servers in self.gateway.servers.values() for row in servers.values()]
+        self.yard.state = self.ledger.records[-1].next_state if self.ledger.records else State()
+        self.yard.in_flight = {row.instance_id: row.in_flight for row in rows}
         return answer(self.yard.seen(kind))
 
 
@@ -183,6 +187,68 @@ def test_an_order_that_no_longer_fits_is_abandoned(meanwhile: Callable[[Moving],
     state, said = world.of(ActionKind.ENSURE)[0]
     assert (state, why in said) == (ActionState.ABANDONED, True), said
     assert world.orchestrator.orders == []
+
+
+def returning() -> Moving:
+    """The surge is over; the sleeper that it woke is closed at the gateway, and about to be drained."""
+    world = Moving()
+    world.surge()
+    for _ in range(3):
+        world.cycle(WEIGHTS, after_s=2.0)
+    assert world.gateway.servers[CHAT][SLEEPER].state is ServerState.OPEN
+    world.yard.running[CHAT] = 2.0
+    world.cycle(CAPACITY, after_s=2.0)
+    assert world.gateway.servers[CHAT][SLEEPER].state is ServerState.CLOSED
+    world.cycle(WEIGHTS, after_s=0.5)
+    world.orchestrator.orders.clear()
+    return world
+
+
+def request_on_its_way(world: Moving) -> None:
+    row = world.gateway.servers[CHAT][SLEEPER]
+    world.gateway.put(CHAT, replace(row, in_flight=1))
+
+
+def gateway_restarted(world: Moving) -> None:
+    world.gateway.restart()
+
+
+def gateway_gone(world: Moving) -> None:
+    world.gateway.reads.unavailable()
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "why"),
+    [
+        (request_on_its_way, "it is closed at gateway edge once more, with 1 requests in flight"),
+        (gateway_restarted, "it is open at gateway edge once more, with 0 requests in flight"),
+        (gateway_gone, "gateway edge did not answer on the second look"),
+    ],
+)
+def test_who_was_idle_and_is_no_more_is_not_ended(meanwhile: Callable[[Moving], None], why: str) -> None:
+    world = returning()
+    world.ledger.then["record"] = lambda: meanwhile(world)
+    world.cycle(WEIGHTS, after_s=2.0)
+    assert world.of(ActionKind.ENSURE, SLEEPER)[-1] == (ActionState.ABANDONED, why)
+    assert world.orchestrator.orders == []
+
+
+def test_who_is_idle_on_both_looks_is_ended() -> None:
+    world = returning()
+    world.cycle(WEIGHTS, after_s=2.0)
+    assert world.orchestrator.orders == [("ensure", SLEEPER, "asleep")]
+
+
+def test_a_gateway_that_restarts_during_a_drain_is_closed_again_before_anybody_is_ended() -> None:
+    """The new process has only its file, in which it is open, and counts nothing of the old one's."""
+    world = returning()
+    world.gateway.restart()
+    for _ in range(2):
+        world.cycle(WEIGHTS, after_s=2.0)
+        assert world.orchestrator.orders == []
+        assert world.gateway.servers[CHAT][SLEEPER].state is ServerState.CLOSED
+    world.cycle(WEIGHTS, after_s=2.0)
+    assert world.orchestrator.orders == [("ensure", SLEEPER, "asleep")]
 
 
 def test_gpus_that_somebody_took_meanwhile_are_not_taken_from_him() -> None:

@@ -82,6 +82,8 @@ class TwinOrchestrator:
             if _never_left(error):
                 raise Unavailable(f"{where}: cannot be reached") from error
             raise OutcomeUnknown(f"{where}: {_words(error)}") from error
+        if status >= requests.codes.server_error:  # it broke while it carried the order out, or after
+            raise OutcomeUnknown(f"{where}: answered {status}: {_reason(said)}")
         if status != requests.codes.ok:
             raise Refused(f"{where}: answered {status}: {_reason(said)}")
 

@@ -53,6 +53,12 @@ def grow(site: Site, draft: Draft, pool: PoolName, count: int) -> tuple[Draft, G
     return draft, Grown(stay, wake, start, count - stay - wake - start)
 
 
+def has_shape(site: Site, pool: PoolName) -> bool:
+    """Whether any node on which it may start, were it empty, has room for one instance of `pool`."""
+    size = site.policy(pool).tp
+    return any(True for node in _open_to(site, pool) for _ in blocks(node, size))
+
+
 def _turned_round(draft: Draft, pool: PoolName, count: int) -> tuple[Draft, int]:
     """Who was about to leave, and was not told to yet, stays; not whoever makes room for another pool."""
     leaving = [
@@ -91,14 +97,18 @@ def _sleepers(site: Site, draft: Draft, pool: PoolName) -> Iterator[_Seat]:
 def _cold(site: Site, pool: PoolName) -> Iterator[_Seat]:
     """Free places: own nodes before the buffer's, those with the model before others, full ones first."""
     policy = site.policy(pool)
-    nodes = [each for each in site.floor.nodes.values() if each.pool in {pool, None}]
 
     def rank(node: Node) -> tuple[bool, bool, int, str]:
         return node.pool is None, policy.model not in node.models, site.floor.free(node.node_id), node.node_id
 
-    for node in sorted(nodes, key=rank):
+    for node in sorted(_open_to(site, pool), key=rank):
         places = sorted(blocks(node, policy.tp), key=lambda place: len(site.floor.blockers(place)))
         yield from (_Seat(place, None) for place in places)
+
+
+def _open_to(site: Site, pool: PoolName) -> Iterator[Node]:
+    """Nodes on which new ones of a pool may start."""
+    return (each for each in site.floor.nodes.values() if each.pool in {pool, None})
 
 
 def _may_take(site: Site, draft: Draft, pool: PoolName, place: Place) -> bool:

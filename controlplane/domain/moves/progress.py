@@ -93,9 +93,10 @@ def _drained(site: Site, move: Move, instance: Instance) -> bool:
 
 
 def _idle_since(site: Site, move: Move) -> float | None:
-    if not site.quiet(move.instance):
+    if not site.quiet(move.instance) or site.at_work(move.pool, move.instance):
         return None
-    return site.now if move.idle_since is None else move.idle_since
+    begins = move.idle_since is None or site.served_since(move.pool, move.instance)
+    return site.now if begins else move.idle_since
 
 
 def _harder(site: Site, move: Move) -> Move:
@@ -120,10 +121,18 @@ def _ask(site: Site, move: Move, instance: Instance | None) -> Progress:
         instance=move.instance,
         level=move.to.level,
         seen=life(instance).level,
-        code=move.code,
+        code=_reason(site, move),
         place=move.place,
     )
     return Progress(asked, (*_adoption(move, instance), order))
+
+
+def _reason(site: Site, move: Move) -> str:
+    """An order that ends open requests, although they were waited for, says so."""
+    if move.to is Life.AWAKE or move.code not in {Code.RETURNS, Code.STOPS}:
+        return move.code
+    busy = site.in_flight(move.instance) or site.at_work(move.pool, move.instance)
+    return Code.CUT if busy else move.code
 
 
 def _due(site: Site, move: Move) -> bool:

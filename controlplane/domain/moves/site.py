@@ -12,7 +12,7 @@ from controlplane.domain.ids import CycleKind, InstanceId, PoolName
 from controlplane.domain.moves.floor import Floor, Gpu, floor_of, gpus_of
 from controlplane.domain.observation import Observation
 from controlplane.domain.policy import Mode, Policies, PoolPolicy
-from controlplane.domain.readings import Missing
+from controlplane.domain.readings import Missing, Signal
 from controlplane.domain.state import Move
 from controlplane.domain.view import PoolView
 
@@ -26,6 +26,7 @@ class Code(StrEnum):
     RETURNS = "move_returns"
     STOPS = "move_stops"
     GIVEN_UP = "move_given_up"
+    CUT = "move_cut"
 
 
 WORDS: Mapping[str, str] = {
@@ -35,6 +36,7 @@ WORDS: Mapping[str, str] = {
     Code.RETURNS: "its pool needs less, and its GPUs are borrowed",
     Code.STOPS: "its pool needs less",
     Code.GIVEN_UP: "it did not come up in time",
+    Code.CUT: "its longest drain is over, and what is still open there is cut",
 }
 
 
@@ -92,6 +94,21 @@ class Site:
             return False
         rows = [row for _, row in self.servers(instance)]
         return bool(rows) and all(not row.in_flight and row.state is not ServerState.OPEN for row in rows)
+
+    def at_work(self, pool: PoolName, instance: InstanceId) -> bool:
+        """Whether its engine says that it runs requests: those of a reloaded gateway's old worker stand in no
+        gateway's count that can be asked."""
+        view = self.views[pool]
+        running, rows = view.column(Signal.RUNNING), enumerate(view.instances)
+        row = next((row for row, each in rows if each.instance_id == instance), None)
+        return row is not None and bool(running.ok[row]) and float(running.value[row]) > 0.0
+
+    def served_since(self, pool: PoolName, instance: InstanceId) -> bool:
+        """Whether the gateways have ended requests of it since they were last counted: a look that finds
+        nothing open tells nothing of what came and went between two looks."""
+        counted = self.views[pool].state.served.get(instance)
+        ended = sum(row.completed_total for _, row in self.servers(instance))
+        return counted is not None and counted.completed_total != ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from enum import StrEnum
 from controlplane.domain.explanation import Input, Step, Vote
 from controlplane.domain.ids import PoolName
 from controlplane.domain.loans import BUFFER
-from controlplane.domain.moves.grow import Grown, grow
+from controlplane.domain.moves.grow import Grown, grow, has_shape
 from controlplane.domain.moves.progress import SHUN_S, Progress, progress
 from controlplane.domain.moves.shrink import budget, shrink
 from controlplane.domain.moves.site import Draft, Site
@@ -31,6 +31,7 @@ class Code(StrEnum):
 
     FOUND = "placement_found"
     SHORT = "placement_short"
+    NO_SHAPE = "placement_no_shape"
     LEAVES = "placement_leaves"
     BUDGET = "placement_budget"
     EVICTED = "placement_evicted"
@@ -39,6 +40,7 @@ class Code(StrEnum):
 WORDS: Mapping[str, str] = {
     Code.FOUND: "{wake} wake, {start.plain} start and {stay.plain} stay",
     Code.SHORT: "there is room for {found.plain} of {wanted}, and {missing} are missing",
+    Code.NO_SHAPE: "no node of its own or of the buffer has {block} for one instance",
     Code.LEAVES: "{leaves} leave",
     Code.BUDGET: "{leaves} leave, and at most {budget.plain} more may be on their way out now",
     Code.EVICTED: "{evicted.subject} has a higher priority and needs the GPUs of {evicted}",
@@ -128,8 +130,17 @@ def _growth(site: Site, pool: PoolName, wish: Wish, grown: Grown) -> Step:
     names = {"stay": grown.stay, "wake": grown.wake, "start": grown.start, "found": grown.found}
     inputs: list[Input] = [figure(name, count, "instances") for name, count in names.items()]
     inputs.append(figure("wanted", wish.after - wish.before, "instances"))
-    inputs.append(figure("missing", grown.short * site.policy(pool).tp, "GPUs", subject=BUFFER))
-    return Step(ID, Code.SHORT if grown.short else Code.FOUND, Vote.ABSTAIN, tuple(inputs))
+    tp = site.policy(pool).tp
+    inputs.append(figure("missing", grown.short * tp, "GPUs", subject=BUFFER))
+    inputs.append(figure("block", tp, "GPUs"))
+    return Step(ID, _found(site, pool, grown), Vote.ABSTAIN, tuple(inputs))
+
+
+def _found(site: Site, pool: PoolName, grown: Grown) -> Code:
+    """What can never fit is said apart from what does not fit now: no wait makes a node larger."""
+    if not grown.short:
+        return Code.FOUND
+    return Code.SHORT if has_shape(site, pool) else Code.NO_SHAPE
 
 
 def _with_evictions(drafted: _Drafted) -> dict[PoolName, tuple[Step, ...]]:

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from controlplane.adapters.orchestrators import twin, wire
 from controlplane.adapters.orchestrators.deadline import BoundedCall
 from controlplane.adapters.orchestrators.twin import TwinOrchestrator
-from controlplane.domain.fleet import Phase
-from controlplane.ports import Unavailable
+from controlplane.domain.fleet import Life, Phase, Place
+from controlplane.domain.ids import ActionId, CycleId, CycleKind, DecisionId, InstanceId, NodeId, PoolName
+from controlplane.ports import Order, OutcomeUnknown, PortError, Refused, Unavailable
 from tests.support import eventually, free_port
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -60,11 +61,18 @@ class Far:
     def __init__(self) -> None:
         self.answer: Answer = say(json.dumps(whole()).encode())
         self.paths: list[str] = []
+        self.bodies: list[Any] = []
         far = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 far.paths.append(self.path)
+                with suppress(OSError):
+                    far.answer(self)
+
+            def do_PUT(self) -> None:
+                far.paths.append(self.path)
+                far.bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
                 with suppress(OSError):
                     far.answer(self)
 
@@ -311,3 +319,69 @@ def test_a_bounded_call_hands_over_results_and_errors() -> None:
     assert BoundedCall(lambda: 7, 5)() == 7
     with pytest.raises(ZeroDivisionError):
         BoundedCall(lambda: 1 // 0, 5)()
+
+
+CHAT = PoolName("chat-8b")
+ACTION = ActionId(DecisionId(CycleId("demo", CycleKind.CAPACITY, 7), CHAT), 0)
+WAKE = Order(ACTION, InstanceId("demo/chat-8b-s01@s9k2x1"), CHAT, Place(NodeId("n6"), (0,)), Life.AWAKE)
+
+
+def test_an_order_leaves_once_as_a_level_under_its_actions_name(far: Far) -> None:
+    far.answer = say(b'{"changed": true}')
+    TwinOrchestrator(far.url).ensure(WAKE)
+    assert far.paths == ["/instances"]
+    assert far.bodies == [
+        {
+            "action_id": str(ACTION),
+            "instance_id": "demo/chat-8b-s01@s9k2x1",
+            "state": "awake",
+            "spec": {"pool": "chat-8b", "node": "n6", "gpus": [0]},
+        }
+    ]
+
+
+def silent(_handler: BaseHTTPRequestHandler) -> None:
+    """It closes without a word."""
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        (say(b'{"error": "GPU 0 of n6 is held"}', 409), Refused, "answered 409: GPU 0 of n6 is held"),
+        (say(b"<html>", 404), Refused, "answered 404: without a reason"),
+        (say(b"<html>", 500), OutcomeUnknown, "answered 500: without a reason"),
+        (silent, OutcomeUnknown, "cannot be reached, or broke off"),
+        (say(b"{", headers={"content-length": "900"}), OutcomeUnknown, "broke off"),
+    ],
+)
+def test_an_order_that_was_heard_is_refused_or_unknown_and_never_tried_again(
+    far: Far, answer: Answer, error: type[PortError], said: str
+) -> None:
+    far.answer = answer
+    with pytest.raises(error, match=said):
+        TwinOrchestrator(far.url).ensure(WAKE)
+    assert len(far.paths) == 1
+
+
+def test_an_order_to_nobody_is_known_not_to_have_happened() -> None:
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        TwinOrchestrator(f"http://127.0.0.1:{free_port()}").ensure(WAKE)
+
+
+def test_an_order_whose_answer_takes_too_long_is_unknown_and_the_next_may_succeed(far: Far) -> None:
+    """The far side had it, and carries it out for all we know: only a look can tell."""
+    done = threading.Event()
+    quick = say(b'{"changed": true}')
+
+    def late(handler: BaseHTTPRequestHandler) -> None:
+        done.wait(10)
+        quick(handler)
+
+    far.answer = late
+    orchestrator = TwinOrchestrator(far.url, timeout_s=0.3)
+    with pytest.raises(OutcomeUnknown, match="no whole answer in time"):
+        orchestrator.ensure(WAKE)
+    assert len(far.bodies) == 1
+    done.set()
+    far.answer = quick
+    orchestrator.ensure(WAKE)
