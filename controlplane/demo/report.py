@@ -28,7 +28,9 @@ FOUND_SHARE = 0.9
 that its healthy fellows have."""
 
 TAIL_SHARE = 0.15
-"""The last part of a phase, in which its outcome is read."""
+"""The last part of a time, in which its outcome is read."""
+
+KINDS = ("utilisation", "busyness")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,19 +124,29 @@ def _unaccounted(cycles: Iterable[Told]) -> int | None:
 
 
 def _imbalance(material: Material) -> dict[str, dict[str, float | None]]:
-    """Of the starred pool: the worst in the first half of the throttled phase, and the median of its
+    """Of the starred pool, while its card is throttled and Prometheus whole: the worst, and the median of the
     last part. A window of a minute shows a slow card late, so the worst is not at the beginning."""
     mark = _mark(material.marks, Deed.THROTTLE)
+    if mark is None:
+        unknown: dict[str, float | None] = {"healthy": None, "before": None, "after": None}
+        return dict.fromkeys(KINDS, unknown)
+    from_at, to_at = mark.from_at, _blinded_at(material.marks)
+    tail_at = to_at - TAIL_SHARE * (to_at - from_at)
     return {
         kind: {
-            "healthy": _last(_readings(material.cycles, kind, 0.0, mark.from_at)) if mark else None,
-            "before": max(_readings(material.cycles, kind, *_first_half(mark)), default=None)
-            if mark
-            else None,
-            "after": _median(_readings(material.cycles, kind, *_tail(mark))) if mark else None,
+            "healthy": _last(_readings(material.cycles, kind, 0.0, from_at)),
+            "before": max(_readings(material.cycles, kind, from_at, to_at), default=None),
+            "after": _median(_readings(material.cycles, kind, tail_at, to_at)),
         }
-        for kind in ("utilisation", "busyness")
+        for kind in KINDS
     }
+
+
+def _blinded_at(marks: Iterable[Mark]) -> float:
+    """When Prometheus was first made to fail; where it never was, when the last phase ended."""
+    ended = [mark for mark in marks if mark.to_at is not None]
+    failed = [mark.from_at for mark in ended if mark.phase.deed in FAILURES]
+    return min(failed, default=max(mark.to_at or mark.from_at for mark in ended))
 
 
 def _readings(cycles: Iterable[Told], kind: str, from_at: float, to_at: float) -> list[float]:
@@ -150,16 +162,6 @@ def _readings(cycles: Iterable[Told], kind: str, from_at: float, to_at: float) -
 
 def _mark(marks: Iterable[Mark], deed: Deed) -> Mark | None:
     return next((mark for mark in marks if mark.phase.deed is deed and mark.to_at is not None), None)
-
-
-def _first_half(mark: Mark) -> tuple[float, float]:
-    assert mark.to_at is not None  # noqa: S101 - only phases that ended
-    return mark.from_at, (mark.from_at + mark.to_at) / 2.0
-
-
-def _tail(mark: Mark) -> tuple[float, float]:
-    assert mark.to_at is not None  # noqa: S101 - only phases that ended
-    return mark.to_at - TAIL_SHARE * (mark.to_at - mark.from_at), mark.to_at
 
 
 def _last(values: Sequence[float]) -> float | None:

@@ -106,12 +106,17 @@ def test_a_card_that_was_never_weighted_down_has_no_time() -> None:
     assert found["story"]["throttle"]["weighted_down_after_s"] is None
 
 
-def test_imbalance_is_told_before_and_after() -> None:
-    cycles = [
-        told(at, imbalance=value) for at, value in ((9, 0.05), (13, 0.2), (17, 0.6), (23.2, 0.3), (24.5, 0.4))
-    ]
-    found = figures(material(cycles=cycles, marks=[mark("throttled", 0.0)], slot=SLOT))
-    assert found["imbalance"]["busyness"] == {"healthy": 0.05, "before": 0.6, "after": 0.35}
+def test_imbalance_is_told_from_the_throttle_until_prometheus_is_lost() -> None:
+    """A minute's window shows a slow card late, so the worst comes in the phase after its own."""
+    began, over = PHASES["throttled"].from_s, PHASES["return"].to_s
+    read = ((began - 1, 0.05), (began + 3, 0.2), (PHASES["surge"].from_s + 1, 0.6))
+    last = ((over - 2, 0.3), (over - 1, 0.4), (over + 1, 0.9))
+    cycles = [told(at, imbalance=value) for at, value in (*read, *last)]
+    names = ("throttled", "surge", "return", "prometheus-stopped")
+    whole = figures(material(cycles=cycles, marks=[mark(each, 0.0) for each in names], slot=SLOT))
+    assert whole["imbalance"]["busyness"] == {"healthy": 0.05, "before": 0.6, "after": 0.35}
+    stopped = figures(material(cycles=cycles, marks=[mark("throttled", 0.0)], slot=SLOT))
+    assert stopped["imbalance"]["busyness"] == {"healthy": 0.05, "before": 0.2, "after": None}
 
 
 def test_a_failure_counts_from_when_it_showed_until_it_was_mended() -> None:
