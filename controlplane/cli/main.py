@@ -16,6 +16,7 @@ COMMANDS: Mapping[str, str] = {
     "decisions": "controlplane.cli.decisions",
     "explain": "controlplane.cli.explain",
     "replay": "controlplane.cli.replay",
+    "hold": "controlplane.cli.hold",
     "loans": "controlplane.cli.loans",
     "pages": "controlplane.cli.pages",
     "policy": "controlplane.cli.policy",

@@ -8,20 +8,34 @@ from enum import StrEnum
 
 from controlplane.domain.fleet import Instance, Inventory
 from controlplane.domain.gateway import GatewayView
-from controlplane.domain.ids import CycleKind, PoolName
+from controlplane.domain.ids import CycleKind, InstanceId, PoolName
 from controlplane.domain.loans import Loan
 from controlplane.domain.readings import Column, Missing, PoolSignal, Reading, Signal
 
 
+class Effect(StrEnum):
+    """What a person's word does."""
+
+    HOLD = "hold"  # nothing may change
+    PIN_INSTANCES = "pin_instances"  # a pool's number is what they say
+    PIN_WEIGHT = "pin_weight"  # an instance's weight is what they say
+
+
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A person's word that a pool (None: the fleet) may not change. `until` epoch seconds or None."""
+    """A person's word about a pool (None: the fleet), from `since` until `until` (epoch seconds, or None).
+
+    Of a pin `level` is the number of instances, or the weight of `instance` in percent of the usual one.
+    """
 
     pool: PoolName | None
     author: str
     reason: str
     since: float
     until: float | None = None
+    effect: Effect = Effect.HOLD
+    instance: InstanceId | None = None
+    level: int | None = None
 
 
 class Reach(StrEnum):

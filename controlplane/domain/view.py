@@ -12,8 +12,8 @@ from controlplane.domain import trust
 from controlplane.domain.asked import Asked, asked
 from controlplane.domain.fleet import COMING, TAKES_TRAFFIC, Instance, Inventory, Life, Phase
 from controlplane.domain.gateway import BackendView, Capabilities, GatewayView
-from controlplane.domain.ids import CycleKind, PoolName
-from controlplane.domain.observation import Hold, Observation, Reach
+from controlplane.domain.ids import CycleKind, InstanceId, PoolName
+from controlplane.domain.observation import Effect, Hold, Observation, Reach
 from controlplane.domain.policy import Policies, PoolPolicy
 from controlplane.domain.profile import Mix, Profile
 from controlplane.domain.readings import Bools, Cause, Column, Known, Missing, PoolSignal, Reading, Signal
@@ -53,7 +53,8 @@ class PoolView:
     `instances` that are on their way out stand as draining; `rising` counts those ordered to come up
     that do not stand as coming yet, and `vanished` those that stood and were not asked to leave.
     `four_scrapes_s`: the shortest window of a rate. `asked`: the number of instances that stands as an
-    order, None where none does; `by_number`: whether orders are such numbers.
+    order, None where none does; `by_number`: whether orders are such numbers. `pin`: the newest pin of
+    its size; `weight_pins`: those of weights.
     """
 
     kind: CycleKind
@@ -79,6 +80,8 @@ class PoolView:
     four_scrapes_s: float = trust.four_scrapes(None)
     by_number: bool = False
     asked: int | None = None
+    pin: Hold | None = None
+    weight_pins: Mapping[InstanceId, Hold] = field(default_factory=dict)
 
     def column(self, signal: Signal) -> Column:
         """A signal's trusted column; all missing where it was not asked for."""
@@ -163,6 +166,7 @@ def view_of(
     }
     signals, evidence_of_freezing = _thawed(signals, instances, work, state, observation)
     by_number = observation.reach is Reach.REPLICAS
+    words = _in_force(observation.holds, pool, now)
     order = asked(policy, profile, state, now, standing(instances)) if by_number else Asked()
     return PoolView(
         kind=observation.kind,
@@ -175,7 +179,7 @@ def view_of(
         readings=readings,
         backends=backends,
         gateways_missing=sum(isinstance(each, Missing) for each in observation.gateways.values()),
-        holds=_active_holds(observation.holds, pool, now),
+        holds=tuple(each for each in words if each.effect is Effect.HOLD),
         inventory_known=not isinstance(observation.inventory, Missing),
         mix=mix,
         gauge_rows=trust.expected(instances, now, evidence.max_age_s),
@@ -188,6 +192,10 @@ def view_of(
         four_scrapes_s=trust.four_scrapes(observation.source.interval_s),
         by_number=by_number,
         asked=_standing_order(observation.inventory, pool),
+        pin=next((each for each in reversed(words) if each.effect is Effect.PIN_INSTANCES), None),
+        weight_pins={
+            each.instance: each for each in words if each.instance and each.effect is Effect.PIN_WEIGHT
+        },
     )
 
 
@@ -310,9 +318,10 @@ def _without_gap(signals: Mapping[Signal, Column]) -> dict[Signal, Column]:
     }
 
 
-def _active_holds(holds: Sequence[Hold], pool: PoolName, now: float) -> tuple[Hold, ...]:
+def _in_force(holds: Sequence[Hold], pool: PoolName, now: float) -> tuple[Hold, ...]:
+    """What people say of a pool now, oldest first."""
     return tuple(
         hold
-        for hold in holds
+        for hold in sorted(holds, key=lambda each: each.since)
         if hold.pool in {None, pool} and hold.since <= now and (hold.until is None or now < hold.until)
     )

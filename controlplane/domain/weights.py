@@ -21,7 +21,7 @@ from controlplane.domain.profile import largest_concurrency
 from controlplane.domain.pushes import Intent, pool_limit, pushes, weights_changed
 from controlplane.domain.readings import CAUSES, Bools, Floats, Signal
 from controlplane.domain.rules import coverage, human_hold
-from controlplane.domain.rules.weights import ALL, WeightView, speed
+from controlplane.domain.rules.weights import ALL, WeightView, pinned, speed
 from controlplane.domain.served import counted, supported
 from controlplane.domain.state import PoolState, Served
 from controlplane.domain.trust import ANSWERED
@@ -93,9 +93,11 @@ def _shape(view: WeightView) -> _Shaped:
     for rule in ALL:
         weights, step = rule.shape(view, weights)
         steps.append(step)
-    steps.append(Step("imbalance", "imbalance_shown", Vote.ABSTAIN, _imbalance(view.pool)))
     held = any(step.vote is Vote.BLOCK for step in steps)
-    return _Shaped(view.last if held else _rounded(weights), _rounded(view.speed), tuple(steps))
+    weights, pin = pinned.shape(view, view.last if held else _rounded(weights))
+    steps.append(pin)
+    steps.append(Step("imbalance", "imbalance_shown", Vote.ABSTAIN, _imbalance(view.pool)))
+    return _Shaped(weights, _rounded(view.speed), tuple(steps))
 
 
 def _imbalance(pool: PoolView) -> tuple[Input, ...]:
@@ -114,7 +116,8 @@ def _concurrency(pool: PoolView) -> int:
 def _decision(pool: PoolView, steps: Sequence[Step], actions: tuple[Action, ...], *, moved: bool) -> Decision:
     blocker = next((step for step in reversed(steps) if step.vote is Vote.BLOCK), None)
     by_rule = {step.rule: step for step in steps}
-    step = blocker or by_rule[speed.ID]
+    pin = by_rule[pinned.ID]
+    step = pin if moved and pin.code == pinned.Code.PINNED else blocker or by_rule[speed.ID]
     rule, code = step.rule, step.code
     if actions and not blocker and not moved:
         rule, code = "pushes", actions[0].code

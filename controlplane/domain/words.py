@@ -22,11 +22,13 @@ from controlplane.domain.policy import Mode
 from controlplane.domain.readings import Cause
 from controlplane.domain.rules import coverage, human_hold, votes
 from controlplane.domain.rules.weights import ALL as WEIGHT_RULES
+from controlplane.domain.rules.weights import pinned
 
 CLAUSES: Mapping[str, str] = {
     **{code: clause for rule in rules.ALL for code, clause in rule.words.items()},
     **{code: clause for rule in WEIGHT_RULES for code, clause in rule.words.items()},
     **votes.WORDS,
+    **pinned.WORDS,
     **pushes.WORDS,
     **MOVE_WORDS,
     **PLACEMENT_WORDS,

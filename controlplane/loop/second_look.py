@@ -14,7 +14,7 @@ from controlplane.domain.gateway import GatewayView, ServerState, ServerView
 from controlplane.domain.ids import ActionId, InstanceId
 from controlplane.domain.moves.floor import floor_of
 from controlplane.domain.moves.progress import life
-from controlplane.domain.observation import Hold, Observation
+from controlplane.domain.observation import Effect, Hold, Observation
 from controlplane.domain.plan import Action, ActionKind, ActionState
 from controlplane.domain.readings import Cause, Missing
 
@@ -23,6 +23,8 @@ Runnable = Sequence[tuple[ActionId, Action]]
 
 
 NOT_ASKED = Missing(Cause.NOT_ASKED)
+
+_SAID = {Effect.HOLD: "hold", Effect.PIN_INSTANCES: "pin", Effect.PIN_WEIGHT: "pin"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,9 @@ def objection(action: Action, seen: Observation, now: Now) -> str | None:
         return "the controller was told to stop"
     if not now.leads:
         return "the lease is not ours any more"
-    known = {(hold.pool, hold.author, hold.since) for hold in seen.holds}
     for hold in now.holds:
-        if hold.pool in {None, action.pool} and (hold.pool, hold.author, hold.since) not in known:
-            return f"{hold.author} placed a hold meanwhile: {hold.reason}"
+        if hold.pool in {None, action.pool} and hold not in seen.holds:
+            return f"{hold.author} placed a {_SAID[hold.effect]} meanwhile: {hold.reason}"
     return _gateway_changed(action, seen, now) if action.gateway else _fleet_changed(action, seen, now)
 
 

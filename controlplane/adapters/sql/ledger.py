@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Engine, insert, or_, select
 
-from controlplane.adapters.sql import actions, loans, streaks
+from controlplane.adapters.sql import actions, loans, people, streaks
 from controlplane.adapters.sql.codec import CODEC, pack, unpack
 from controlplane.adapters.sql.engine import WriteSession, reading, writing
 from controlplane.adapters.sql.rows import (
@@ -23,7 +23,6 @@ from controlplane.adapters.sql.tables import (
     CycleRow,
     DecisionRow,
     FrameRow,
-    HoldEffect,
     HoldRow,
     LeaseRow,
     MemoryRow,
@@ -31,7 +30,7 @@ from controlplane.adapters.sql.tables import (
     ReasonCodeRow,
     SequenceRow,
 )
-from controlplane.domain.ids import ActionId, CycleId, CycleKind, PoolName
+from controlplane.domain.ids import ActionId, CycleId, CycleKind
 from controlplane.domain.lifecycle import UNSETTLED
 from controlplane.domain.loans import Loan
 from controlplane.domain.observation import Hold
@@ -115,19 +114,18 @@ class SqlLedger:
             return [(actions.action_id(row), actions.action_of(row, code)) for row, code in rows]
 
     def holds(self, now: float) -> Sequence[Hold]:
-        """People's holds in force at `now`, oldest first."""
+        """What people say at `now`, holds and pins, oldest first."""
         with reading(self._engine) as session:
             rows = session.scalars(
                 select(HoldRow)
                 .where(
                     HoldRow.cluster == self._run.cluster,
-                    HoldRow.effect == HoldEffect.HOLD,
                     HoldRow.lifted_at.is_(None),
                     or_(HoldRow.until.is_(None), HoldRow.until > now),
                 )
                 .order_by(HoldRow.since, HoldRow.hold_id)
             )
-            return [_hold(row) for row in rows]
+            return [people.hold_of(row) for row in rows]
 
     def loans(self) -> Sequence[Loan]:
         """Open loans, in the order of their instances."""
@@ -177,7 +175,3 @@ def _code_ids(session: WriteSession, codes: set[str]) -> dict[str, int]:
         session.flush()
         known[code] = row.code_id
     return known
-
-
-def _hold(row: HoldRow) -> Hold:
-    return Hold(PoolName(row.pool) if row.pool else None, row.author, row.reason, row.since, row.until)

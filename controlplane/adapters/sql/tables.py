@@ -31,6 +31,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from controlplane.adapters.sql.codec import Instant
 from controlplane.domain.ids import CycleKind, Source
+from controlplane.domain.observation import Effect
 from controlplane.domain.plan import ActionKind, ActionState, Outcome
 from controlplane.domain.policy import Mode
 from controlplane.ports import PageStatus
@@ -420,14 +421,6 @@ class LeaseRow(Base):
     expires_at: Mapped[Moment | None]
 
 
-class HoldEffect(StrEnum):
-    """What a person's word does: nothing may change, or a number is pinned."""
-
-    HOLD = "hold"
-    PIN_INSTANCES = "pin_instances"
-    PIN_WEIGHT = "pin_weight"
-
-
 class HoldRow(Base):
     """A hold or an override. `pool` empty: the whole fleet. `instance`, `level`: for pins."""
 
@@ -435,7 +428,7 @@ class HoldRow(Base):
     __table_args__ = (Index(None, "cluster", "lifted_at"),)
     cluster: Mapped[Key]
     hold_id: Mapped[Key]
-    effect: Mapped[HoldEffect] = mapped_column(_word(HoldEffect, "effect"))
+    effect: Mapped[Effect] = mapped_column(_word(Effect, "effect"))
     pool: Mapped[str]
     instance: Mapped[str | None]
     level: Mapped[int | None]

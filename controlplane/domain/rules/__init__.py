@@ -17,6 +17,7 @@ from controlplane.domain.rules import (
     latency,
     maximum,
     offered_load,
+    pinned,
     queue,
     stabilise,
     step_limit,
@@ -42,7 +43,7 @@ WISHES: tuple[Rule, ...] = (maximum.RULE,)
 
 DAMPERS: tuple[Rule, ...] = (step_limit.RULE, cooldown.RULE)
 
-LIMITS: tuple[Rule, ...] = (stabilise.RULE, bounds.RULE, human_hold.RULE)
+LIMITS: tuple[Rule, ...] = (stabilise.RULE, pinned.RULE, bounds.RULE, human_hold.RULE)
 """The last words. `stabilise` comes first, so that what was wanted until here is what is remembered."""
 
 ALL: tuple[Rule, ...] = EVIDENCE + WISHES + DAMPERS + LIMITS

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controlplane.domain.explanation import Input, Proposal, Step, Verb, Vote
+from controlplane.domain.ids import InstanceId
 from controlplane.domain.numbers import significant
 from controlplane.domain.readings import Bools, Floats, Signal
 from controlplane.domain.rules.base import figure
@@ -36,7 +37,7 @@ class WeightView:
     supported: Floats
     unseen: Bools
 
-    def subject(self, member: int) -> str:
+    def subject(self, member: int) -> InstanceId:
         """The instance id of member number `member`."""
         return self.pool.instances[int(self.rows[member])].instance_id
 
