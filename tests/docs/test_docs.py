@@ -150,3 +150,16 @@ def test_the_changelog_keeps_its_form() -> None:
             if level == "###"
             else re.match(r"\[Unreleased\]$|\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d$", heading)
         )
+
+
+LOSSES = ROOT / "docs/when-x-is-lost.md"
+
+
+def test_every_claim_about_a_loss_names_tests_that_exist() -> None:
+    sections = LOSSES.read_text("utf-8").split("\n## ")[1:]
+    assert len(sections) >= 6
+    for section in sections:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", section)
+        assert named, section.splitlines()[0]
+        for file, test in named:
+            assert f"def {test}(" in (ROOT / file).read_text("utf-8"), f"{file}::{test}"
