@@ -276,6 +276,22 @@ def test_an_order_that_is_accepted_and_not_carried_out_is_repeated_later_and_giv
     assert (4,) not in elsewhere
 
 
+@pytest.mark.parametrize("phase", [Phase.UNREACHABLE, Phase.HOT])
+def test_who_does_not_answer_for_a_moment_is_not_ended_with_requests_open(phase: Phase) -> None:
+    """A health check that fails once ends no stream: the gateway counts two of them."""
+    yard = lull_after_surge()
+    yard.run(1)
+    name = leaving(yard)[0]
+    yard.in_flight[name] = 2
+    yard.run(1)
+    yard.instances[name] = replace(yard.instances[name], phase=phase)
+    yard.cycle()
+    assert ("ensure", slot_of(name), 1) not in orders(yard.told)
+    yard.in_flight[name] = 0
+    yard.cycle()
+    assert ("ensure", slot_of(name), 1) in orders(yard.told)
+
+
 def test_a_restart_goes_on_with_a_move_as_one_that_never_stopped() -> None:
     yard = surging()
     yard.run(1)

@@ -87,8 +87,12 @@ def _down(site: Site, move: Move, instance: Instance | None) -> Progress:
 
 
 def _drained(site: Site, move: Move, instance: Instance) -> bool:
-    if site.now >= move.until or instance.phase not in TAKES_TRAFFIC | {Phase.DRAINING}:
+    """Whether it may be ended. Who takes no traffic has not to be watched for a while, but a health check
+    that fails ends no stream either."""
+    if site.now >= move.until:
         return True
+    if instance.phase not in TAKES_TRAFFIC | {Phase.DRAINING}:
+        return not site.in_flight(move.instance)
     return move.idle_since is not None and site.now - move.idle_since >= QUIET_S
 
 
