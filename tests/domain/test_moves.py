@@ -292,6 +292,20 @@ def test_who_does_not_answer_for_a_moment_is_not_ended_with_requests_open(phase:
     assert ("ensure", slot_of(name), 1) in orders(yard.told)
 
 
+@pytest.mark.parametrize("code", ["move_returns", "move_evicted"])
+def test_who_leaves_its_pool_meanwhile_is_ended_for_it_no_more(code: str) -> None:
+    """B-113: whoever gives an instance to another pool takes it out of this one's hands."""
+    yard = lull_after_surge()
+    yard.run(1)
+    name = leaving(yard)[0]
+    moves = (replace(each, code=code, until=yard.now) for each in yard.state.moves)
+    yard.state = replace(yard.state, moves=tuple(moves))
+    yard.instances[name] = replace(yard.instances[name], pool=BATCH)
+    yard.cycle(WEIGHTS)
+    assert slot_of(name) not in [slot for kind, slot, _ in orders(yard.told) if kind == "ensure"]
+    assert name not in [each.instance for each in yard.state.moves]
+
+
 def test_a_restart_goes_on_with_a_move_as_one_that_never_stopped() -> None:
     yard = surging()
     yard.run(1)

@@ -41,8 +41,10 @@ class Progress:
 
 
 def progress(site: Site, move: Move) -> Progress:
-    """One move, one cycle further."""
+    """One move, one cycle further. Whoever gave its instance to another pool has ended it."""
     instance = site.instances.get(move.instance)
+    if instance is not None and instance.pool != move.pool:
+        return Progress(None)
     if move.to is Life.AWAKE:
         return _up(site, move, instance)
     return _down(site, move, instance)
