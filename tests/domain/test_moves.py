@@ -16,7 +16,7 @@ from controlplane.domain.conservation import account
 from controlplane.domain.decide import decide
 from controlplane.domain.fleet import OFF, Life, Phase
 from controlplane.domain.gateway import ServerState
-from controlplane.domain.ids import CycleKind, InstanceId, PoolName
+from controlplane.domain.ids import CycleKind, InstanceId, NodeId, PoolName
 from controlplane.domain.loans import balances
 from controlplane.domain.moves import step
 from controlplane.domain.moves.grow import Grown, grow
@@ -304,6 +304,15 @@ def test_who_leaves_its_pool_meanwhile_is_ended_for_it_no_more(code: str) -> Non
     yard.cycle(WEIGHTS)
     assert slot_of(name) not in [slot for kind, slot, _ in orders(yard.told) if kind == "ensure"]
     assert name not in [each.instance for each in yard.state.moves]
+
+
+def test_a_sleeper_on_a_node_that_nobody_knows_keeps_no_pool_from_growing() -> None:
+    yard = surging()
+    lost = member("chat-8b-s00", CHAT, NodeId("n9"), 0, Phase.ASLEEP)
+    yard.instances[lost.instance_id] = lost
+    plan = yard.cycle()
+    assert plan.decisions[CHAT].outcome is Outcome.CHANGE
+    assert lost.instance_id not in [each.instance for each in yard.state.moves]
 
 
 def test_a_restart_goes_on_with_a_move_as_one_that_never_stopped() -> None:

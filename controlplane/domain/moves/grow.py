@@ -90,7 +90,8 @@ def _sleepers(site: Site, draft: Draft, pool: PoolName) -> Iterator[_Seat]:
         for each in site.instances.values()
         if each.pool == pool and each.phase is Phase.ASLEEP and each.instance_id not in draft.moves
     ]
-    seats = [_Seat(place_of(each, site.floor), each.instance_id) for each in asleep if each.gpus]
+    known = [each for each in asleep if each.gpus and each.node in site.floor.nodes]
+    seats = [_Seat(place_of(each, site.floor), each.instance_id) for each in known]
     return iter(sorted(seats, key=lambda seat: (len(site.floor.blockers(seat.place)), seat.sleeper)))
 
 
