@@ -24,7 +24,7 @@ from controlplane.domain.moves.progress import AGAIN_S
 from controlplane.domain.moves.site import Draft, Site
 from controlplane.domain.observation import Hold, Reach
 from controlplane.domain.plan import Action, ActionKind, Outcome
-from controlplane.domain.policy import Mode
+from controlplane.domain.policy import Mode, PoolKind
 from controlplane.domain.readings import Cause, Missing
 from controlplane.domain.state import PoolState, State
 from controlplane.domain.words import sentence
@@ -313,6 +313,27 @@ def test_a_sleeper_on_a_node_that_nobody_knows_keeps_no_pool_from_growing() -> N
     plan = yard.cycle()
     assert plan.decisions[CHAT].outcome is Outcome.CHANGE
     assert lost.instance_id not in [each.instance for each in yard.state.moves]
+
+
+def test_who_makes_room_for_another_pool_is_not_called_back() -> None:
+    """Its GPU is promised to a pool of higher priority, which would wait for it in vain."""
+    yard = lull_after_surge()
+    yard.policies = rules(chat_policy(), batch_policy(priority=90, kind=PoolKind.ONLINE), reserve=4)
+    yard.run(1)
+    name = leaving(yard)[0]
+    yard.in_flight[name] = 2
+    yard.run(1)
+    leaves = next(each for each in yard.state.moves if each.instance == name)
+    other = InstanceId("demo/batch-eval-09@s1")
+    waits = replace(
+        leaves, instance=other, pool=BATCH, to=Life.AWAKE, code="move_starts", until=yard.now + 99.0
+    )
+    yard.state = replace(
+        yard.state, moves=tuple(sorted((*yard.state.moves, waits), key=lambda m: m.instance))
+    )
+    yard.running[CHAT] = SURGE
+    yard.cycle()
+    assert name in leaving(yard)
 
 
 def test_a_restart_goes_on_with_a_move_as_one_that_never_stopped() -> None:

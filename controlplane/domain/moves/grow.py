@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from controlplane.domain.fleet import Instance, Life, Node, Phase, Place
 from controlplane.domain.ids import InstanceId, PoolName, base36
-from controlplane.domain.moves.floor import BROKEN, blocks, gpus_of, place_of
+from controlplane.domain.moves.floor import BROKEN, Gpu, blocks, gpus_of, place_of
 from controlplane.domain.moves.site import Code, Draft, Site, place_key
 from controlplane.domain.policy import PoolKind
 from controlplane.domain.profile import LEAST_PATIENCE_S, start_patience_s
@@ -47,7 +47,7 @@ class _Seat:
 
 def grow(site: Site, draft: Draft, pool: PoolName, count: int) -> tuple[Draft, Grown]:
     """The draft with `count` more instances of `pool` on their way, or as many as there is room for."""
-    draft, stay = _turned_round(draft, pool, count)
+    draft, stay = _turned_round(site, draft, pool, count)
     draft, wake = _filled(site, draft, pool, _sleepers(site, draft, pool), count - stay)
     draft, start = _filled(site, draft, pool, _cold(site, pool), count - stay - wake)
     return draft, Grown(stay, wake, start, count - stay - wake - start)
@@ -59,16 +59,31 @@ def has_shape(site: Site, pool: PoolName) -> bool:
     return any(True for node in _open_to(site, pool) for _ in blocks(node, size))
 
 
-def _turned_round(draft: Draft, pool: PoolName, count: int) -> tuple[Draft, int]:
-    """Who was about to leave, and was not told to yet, stays; not whoever makes room for another pool."""
+def _turned_round(site: Site, draft: Draft, pool: PoolName, count: int) -> tuple[Draft, int]:
+    """Who was about to leave, and was not told to yet, stays; not whoever makes room for another pool, or
+    has its GPUs promised to one of no lower priority by now."""
+    claimed = _promised(site, draft, pool)
     leaving = [
         each
         for each in draft.of(pool)
-        if each.to is not Life.AWAKE and not each.asked and each.code in {Code.RETURNS, Code.STOPS}
+        if each.to is not Life.AWAKE
+        and not each.asked
+        and each.code in {Code.RETURNS, Code.STOPS}
+        and claimed.isdisjoint(gpus_of(each.place))
     ]
     for each in leaving[:count]:
         draft = draft.without(each.instance)
     return draft, len(leaving[:count])
+
+
+def _promised(site: Site, draft: Draft, pool: PoolName) -> frozenset[Gpu]:
+    """GPUs on which another pool, of no lower priority, is ordered to come up."""
+    priority = site.policy(pool).priority
+    peers = {
+        each.pool for each in site.policies.pools.values() if each.pool != pool and each.priority >= priority
+    }
+    rising = (each for each in draft.moves.values() if each.to is Life.AWAKE and each.pool in peers)
+    return frozenset(gpu for each in rising for gpu in gpus_of(each.place))
 
 
 def _filled(
