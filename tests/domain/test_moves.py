@@ -336,6 +336,24 @@ def test_who_makes_room_for_another_pool_is_not_called_back() -> None:
     assert name in leaving(yard)
 
 
+def test_who_waits_for_a_drain_is_not_late_before_the_drain_may_be_over() -> None:
+    """Batch wakes where chat leaves: its patience begins when chat's longest wait is over."""
+    yard = lull_after_surge()
+    yard.run(1)
+    name = leaving(yard)[0]
+    yard.in_flight[name] = 2
+    yard.run(2)
+    leaves = next(each for each in yard.state.moves if each.instance == name)
+    waits = next(each for each in yard.state.moves if each.pool == BATCH and each.place == leaves.place)
+    assert waits.until > leaves.until
+    yard.now = leaves.until
+    yard.run(3)
+    yard.cycle(WEIGHTS)
+    assert yard.instances[name].phase is Phase.ASLEEP
+    assert yard.state.shunned == {}
+    assert yard.instances[waits.instance].phase is Phase.SERVING
+
+
 def test_a_restart_goes_on_with_a_move_as_one_that_never_stopped() -> None:
     yard = surging()
     yard.run(1)

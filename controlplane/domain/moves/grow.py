@@ -99,7 +99,7 @@ def _filled(
 
 
 def _sleepers(site: Site, draft: Draft, pool: PoolName) -> Iterator[_Seat]:
-    """The pool's sleepers, those on free GPUs first."""
+    """The pool's sleepers whose place is known, those on free GPUs first."""
     asleep = [
         each
         for each in site.instances.values()
@@ -183,12 +183,19 @@ def _eviction(site: Site, guest: Instance) -> Move:
 
 
 def _rise(site: Site, draft: Draft, pool: PoolName, seat: _Seat) -> Move:
-    profile = site.views[pool].profile
+    profile, free = site.views[pool].profile, _free_at(site, draft, seat.place)
     if seat.sleeper is not None:
-        until = site.now + max(LEAST_PATIENCE_S, WAKE_PATIENCE * profile.wake_s)
+        until = free + max(LEAST_PATIENCE_S, WAKE_PATIENCE * profile.wake_s)
         return Move(seat.sleeper, pool, Life.AWAKE, seat.place, site.now, until, Code.WAKES)
-    until = site.now + start_patience_s(profile)
+    until = free + start_patience_s(profile)
     return Move(_new_id(site, draft, pool), pool, Life.AWAKE, seat.place, site.now, until, Code.STARTS)
+
+
+def _free_at(site: Site, draft: Draft, place: Place) -> float:
+    """When a place should be free at the latest: an instance that leaves it may wait for open requests, and
+    whoever waits for that is not late yet."""
+    leaving = (draft.moves[InstanceId(each)] for each in site.floor.blockers(place) if draft.leaves(each))
+    return max((site.now, *(each.until for each in leaving)))
 
 
 def _new_id(site: Site, draft: Draft, pool: PoolName) -> InstanceId:
