@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from controlplane import forms
 from controlplane.domain.conservation import account
 from controlplane.domain.decide import decide
-from controlplane.domain.fleet import OFF, Life, Phase
+from controlplane.domain.fleet import OFF, Life, Node, Phase
 from controlplane.domain.gateway import ServerState
 from controlplane.domain.ids import CycleKind, InstanceId, NodeId, PoolName
 from controlplane.domain.loans import balances
@@ -109,6 +109,21 @@ def test_what_was_borrowed_goes_back_when_the_surge_is_over_and_its_loan_closes(
     assert yard.loans == {}
     assert yard.phases(CHAT).count("asleep") == 4
     assert yard.phases(BATCH) == ["serving"] * 4, "and the buffer works again"
+
+
+def test_a_loan_names_the_node_on_which_its_instance_stands() -> None:
+    """An orchestrator may bring it up elsewhere in the buffer: the ledger follows what is."""
+    yard = lull_after_surge()
+    yard.running[CHAT] = 10.0
+    name = InstanceId("demo/chat-8b-s01@s9k2x1")
+    yard.nodes = (*yard.nodes, Node(NodeId("n3"), "H100", 8))
+    yard.instances[name] = replace(yard.instances[name], node=NodeId("n3"))
+    plan = yard.cycle()
+    assert [(each.opens, each.node) for each in plan.loans if each.instance == name] == [
+        (False, "n2"),
+        (True, "n3"),
+    ]
+    assert yard.cycle().loans == ()
 
 
 def test_a_borrowed_instance_leaves_before_an_own_one() -> None:
