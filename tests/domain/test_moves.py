@@ -369,6 +369,21 @@ def test_who_waits_for_a_drain_is_not_late_before_the_drain_may_be_over() -> Non
     assert yard.instances[waits.instance].phase is Phase.SERVING
 
 
+def test_a_clock_that_is_set_back_delays_no_move() -> None:
+    """An hour back: the order is sent again at its pace, and given up when its time is over."""
+    yard = working_buffer(serving=4, sleepers=0)
+    yard.running[CHAT], yard.deaf = SURGE, True
+    yard.cycle()
+    lasts = yard.state.moves[0].until - yard.state.moves[0].since
+    yard.now -= 3600.0
+    begun, asked = yard.now, 0
+    while yard.state.moves and yard.now < begun + 2 * lasts:
+        yard.cycle(WEIGHTS)
+        asked += sum(each.kind is ActionKind.ENSURE for each in yard.told)
+    assert abs(yard.now - begun - lasts) < 2 * AGAIN_S
+    assert asked > lasts / AGAIN_S / 2
+
+
 def test_a_restart_goes_on_with_a_move_as_one_that_never_stopped() -> None:
     yard = surging()
     yard.run(1)

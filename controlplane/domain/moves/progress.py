@@ -45,9 +45,22 @@ def progress(site: Site, move: Move) -> Progress:
     instance = site.instances.get(move.instance)
     if instance is not None and instance.pool != move.pool:
         return Progress(None)
+    move = _on_the_clock(move, site.now)
     if move.to is Life.AWAKE:
         return _up(site, move, instance)
     return _down(site, move, instance)
+
+
+def _on_the_clock(move: Move, now: float) -> Move:
+    """The same move where a clock that was set back would have it in the future: all of its instants go
+    back with the clock, so that it waits no longer than it would have."""
+    back = max(move.since, move.asked_at or move.since, move.idle_since or move.since) - now
+    if back <= 0.0:
+        return move
+    asked_at, idle_since = (None if at is None else at - back for at in (move.asked_at, move.idle_since))
+    return replace(
+        move, since=move.since - back, until=move.until - back, asked_at=asked_at, idle_since=idle_since
+    )
 
 
 def _up(site: Site, move: Move, instance: Instance | None) -> Progress:
