@@ -45,6 +45,10 @@ class Instant(click.ParamType[float]):
         return (parsed if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)).timestamp()
 
 
+_WIDTH_MIN = 180
+"""Columns of the table: a narrower window breaks lines instead of words."""
+
+
 @click.group()
 def command() -> None:
     """Look at what was decided: every decision, with its why and what became of it.
@@ -103,7 +107,10 @@ def list_command(  # noqa: PLR0913  # one parameter an option
     if as_json:
         click.echo(json.dumps([_row(each) for each in rows]))
         return
-    Console().print(_table(rows) if rows else "No decision matches. Widen --since, or drop a filter.")
+    if rows:
+        Console(width=max(Console().width, _WIDTH_MIN)).print(_table(rows))
+    else:
+        click.echo("No decision matches. Widen --since, or drop a filter.")
     if len(rows) == limit:
         click.echo(f"more: --before {rows[-1].id}", err=True)
 

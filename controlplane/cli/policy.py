@@ -18,6 +18,9 @@ from controlplane.ports import InvalidConfig
 
 _DIRECTORY = click.Path(path_type=Path)
 
+_WIDTH_MIN = 130
+"""Columns of the table: a narrower window breaks lines instead of words."""
+
 
 @click.group()
 def command() -> None:
@@ -80,7 +83,7 @@ def _print_policies(policies: Policies, warnings: Sequence[str], *, as_json: boo
         return
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
-    Console().print(_table(policies))
+    Console(width=max(Console().width, _WIDTH_MIN)).print(_table(policies))
     click.echo(f"{len(policies.pools)} pools, content {policies.version.content_hash[:12]}, no mistakes.")
 
 

@@ -103,10 +103,21 @@ def _decision(view: CapacityView, fold: _Fold) -> Decision:
 
 def _is_ordered(view: CapacityView, after: int) -> bool:
     """Whether a number has to be asked for. Where orders are numbers, the last one is not what stands,
-    and a held pool's stays as it is."""
-    if not view.pool.by_number:
+    and a held pool's stays as it is: what is unseen may be there, so it is told no smaller one."""
+    pool = view.pool
+    if not pool.by_number:
         return after != view.before
-    return not view.pool.holds and after != view.pool.asked and not _watches(view.pool)
+    smaller = _held(view) and after < _level_of(view, after)
+    return not (pool.holds or smaller or _watches(pool)) and after != pool.asked
+
+
+def _level_of(view: CapacityView, after: int) -> int:
+    """The number that stands after this cycle. A held pool keeps the last one, up to its maximum: what was
+    asked for and has not come may only be unseen."""
+    pool, last = view.pool, view.pool.state.last_target
+    if not pool.by_number or not _held(view) or last is None:
+        return after
+    return max(after, min(last, pool.policy.capacity.maximum))
 
 
 def _watches(pool: PoolView) -> bool:
@@ -166,7 +177,7 @@ def _wanted_by(before: int, author: str, by_rule: Mapping[str, Step]) -> str:
 
 
 def _remember(view: CapacityView, wanted: int, after: int) -> PoolState:
-    pool, state = view.pool, view.pool.state
+    pool, state, target = view.pool, view.pool.state, _level_of(view, after)
     changed = after not in {view.before, state.last_target}
     return replace(
         seen_again(pool),
@@ -175,6 +186,6 @@ def _remember(view: CapacityView, wanted: int, after: int) -> PoolState:
         last_shrink_at=pool.now if changed and after < view.before else state.last_shrink_at,
         breaches=latency.breaches(view),
         unconfirmed_since=in_flight.unconfirmed_since(view),
-        last_target=after,
-        stood=asked.stood(state, standing(pool.instances), after),
+        last_target=target,
+        stood=asked.stood(state, standing(pool.instances), target),
     )

@@ -127,11 +127,12 @@ def _opening(each: Coming, owner: PoolName | None, code: Code) -> Entry:
 
 def _stands(loan: Loan, wanted: Mapping[InstanceId, Entry]) -> bool:
     entry = wanted.get(loan.instance)
-    return entry is not None and (entry.lender, entry.borrower, entry.gpus) == (
-        loan.lender,
-        loan.borrower,
-        loan.gpus,
-    )
+    return entry is not None and (
+        entry.lender,
+        entry.borrower,
+        entry.node,
+        entry.gpus,
+    ) == (loan.lender, loan.borrower, loan.node, loan.gpus)
 
 
 def _closing(loan: Loan) -> Entry:

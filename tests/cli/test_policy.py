@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from controlplane.cli.main import main
@@ -21,6 +22,16 @@ def test_a_good_directory_answers_0_with_a_table(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "chat" in done.stdout
     assert "1 pools" in done.stdout
+
+
+def test_a_narrow_window_takes_no_name_from_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    directory, profiles = house(tmp_path)
+    shown = trimtab("policy", "check", directory, "--profiles", profiles).stdout
+    assert "instances" in shown
+    assert "…" not in shown
 
 
 def test_mistakes_answer_1_one_line_each(tmp_path: Path) -> None:

@@ -103,6 +103,15 @@ def test_a_list_can_be_narrowed(trimtab: Trimtab, options: Sequence[str], expect
     assert {row["id"] for row in data(trimtab("decisions", "list", "--json", *options))} == expected
 
 
+def test_a_narrow_window_takes_nothing_from_a_list(trimtab: Trimtab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 80 columns there was no room for the reason, and outcomes lost their ends."""
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = trimtab("decisions", "list").output
+    titles = next(iter(shown.splitlines())).split()
+    assert titles[-1] == "why"
+    assert "…" not in shown
+
+
 def test_pages_follow_one_another_by_the_last_id(trimtab: Trimtab) -> None:
     for more in ((), ("--all",)):
         whole = [row["id"] for row in data(trimtab("decisions", "list", "--json", *more))]

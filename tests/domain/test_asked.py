@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -124,6 +125,18 @@ def test_a_pool_that_is_only_observed_was_ordered_nothing() -> None:
     watching = replace(policy(), capacity_mode=Mode.OBSERVE)
     assert asked(policy(), profile(), wished, NOW, 6) == Asked(rising=6)
     assert asked(watching, profile(), wished, NOW, 6) == Asked()
+
+
+@pytest.mark.parametrize("stands", [13, None])
+def test_a_number_that_never_came_is_not_taken_back_while_the_pool_is_unseen(stands: int | None) -> None:
+    """Three of thirteen came up while Prometheus was away: a smaller number would end them. Nor is one
+    asked for by a controller that was started anew meanwhile."""
+    grown = replace(SETTLED, last_target=13, stood=10, last_grow_at=NOW - 4000.0)
+    blind, after = decided(followed(instances(4), 45.0, stands), grown, rules())
+    assert (blind.outcome, blind.explanation.code) == (Outcome.HELD, "coverage_low")
+    assert (order(blind.actions), after.last_target) == ([], 13)
+    again, _ = decided(followed(instances(13), 45.0, 13, now=NOW + 15.0), after, rules())
+    assert again.explanation.before == 13.0
 
 
 @given(

@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from controlplane import forms
 from controlplane.domain.conservation import account
 from controlplane.domain.decide import decide
-from controlplane.domain.fleet import OFF, Life, Phase
+from controlplane.domain.fleet import OFF, Life, Node, Phase
 from controlplane.domain.gateway import ServerState
-from controlplane.domain.ids import CycleKind, InstanceId, PoolName
+from controlplane.domain.ids import CycleKind, InstanceId, NodeId, PoolName
 from controlplane.domain.loans import balances
 from controlplane.domain.moves import step
 from controlplane.domain.moves.grow import Grown, grow
@@ -24,7 +24,7 @@ from controlplane.domain.moves.progress import AGAIN_S
 from controlplane.domain.moves.site import Draft, Site
 from controlplane.domain.observation import Hold, Reach
 from controlplane.domain.plan import Action, ActionKind, Outcome
-from controlplane.domain.policy import Mode
+from controlplane.domain.policy import Mode, PoolKind
 from controlplane.domain.readings import Cause, Missing
 from controlplane.domain.state import PoolState, State
 from controlplane.domain.words import sentence
@@ -109,6 +109,21 @@ def test_what_was_borrowed_goes_back_when_the_surge_is_over_and_its_loan_closes(
     assert yard.loans == {}
     assert yard.phases(CHAT).count("asleep") == 4
     assert yard.phases(BATCH) == ["serving"] * 4, "and the buffer works again"
+
+
+def test_a_loan_names_the_node_on_which_its_instance_stands() -> None:
+    """An orchestrator may bring it up elsewhere in the buffer: the ledger follows what is."""
+    yard = lull_after_surge()
+    yard.running[CHAT] = 10.0
+    name = InstanceId("demo/chat-8b-s01@s9k2x1")
+    yard.nodes = (*yard.nodes, Node(NodeId("n3"), "H100", 8))
+    yard.instances[name] = replace(yard.instances[name], node=NodeId("n3"))
+    plan = yard.cycle()
+    assert [(each.opens, each.node) for each in plan.loans if each.instance == name] == [
+        (False, "n2"),
+        (True, "n3"),
+    ]
+    assert yard.cycle().loans == ()
 
 
 def test_a_borrowed_instance_leaves_before_an_own_one() -> None:
@@ -274,6 +289,99 @@ def test_an_order_that_is_accepted_and_not_carried_out_is_repeated_later_and_giv
     elsewhere = [each.place.gpus for each in yard.told if each.place is not None]
     assert elsewhere, "growth goes on where it can"
     assert (4,) not in elsewhere
+
+
+@pytest.mark.parametrize("phase", [Phase.UNREACHABLE, Phase.HOT])
+def test_who_does_not_answer_for_a_moment_is_not_ended_with_requests_open(phase: Phase) -> None:
+    """A health check that fails once ends no stream: the gateway counts two of them."""
+    yard = lull_after_surge()
+    yard.run(1)
+    name = leaving(yard)[0]
+    yard.in_flight[name] = 2
+    yard.run(1)
+    yard.instances[name] = replace(yard.instances[name], phase=phase)
+    yard.cycle()
+    assert ("ensure", slot_of(name), 1) not in orders(yard.told)
+    yard.in_flight[name] = 0
+    yard.cycle()
+    assert ("ensure", slot_of(name), 1) in orders(yard.told)
+
+
+@pytest.mark.parametrize("code", ["move_returns", "move_evicted"])
+def test_who_leaves_its_pool_meanwhile_is_ended_for_it_no_more(code: str) -> None:
+    """B-113: whoever gives an instance to another pool takes it out of this one's hands."""
+    yard = lull_after_surge()
+    yard.run(1)
+    name = leaving(yard)[0]
+    moves = (replace(each, code=code, until=yard.now) for each in yard.state.moves)
+    yard.state = replace(yard.state, moves=tuple(moves))
+    yard.instances[name] = replace(yard.instances[name], pool=BATCH)
+    yard.cycle(WEIGHTS)
+    assert slot_of(name) not in [slot for kind, slot, _ in orders(yard.told) if kind == "ensure"]
+    assert name not in [each.instance for each in yard.state.moves]
+
+
+def test_a_sleeper_on_a_node_that_nobody_knows_keeps_no_pool_from_growing() -> None:
+    yard = surging()
+    lost = member("chat-8b-s00", CHAT, NodeId("n9"), 0, Phase.ASLEEP)
+    yard.instances[lost.instance_id] = lost
+    plan = yard.cycle()
+    assert plan.decisions[CHAT].outcome is Outcome.CHANGE
+    assert lost.instance_id not in [each.instance for each in yard.state.moves]
+
+
+def test_who_makes_room_for_another_pool_is_not_called_back() -> None:
+    """Its GPU is promised to a pool of higher priority, which would wait for it in vain."""
+    yard = lull_after_surge()
+    yard.policies = rules(chat_policy(), batch_policy(priority=90, kind=PoolKind.ONLINE), reserve=4)
+    yard.run(1)
+    name = leaving(yard)[0]
+    yard.in_flight[name] = 2
+    yard.run(1)
+    leaves = next(each for each in yard.state.moves if each.instance == name)
+    other = InstanceId("demo/batch-eval-09@s1")
+    waits = replace(
+        leaves, instance=other, pool=BATCH, to=Life.AWAKE, code="move_starts", until=yard.now + 99.0
+    )
+    yard.state = replace(
+        yard.state, moves=tuple(sorted((*yard.state.moves, waits), key=lambda m: m.instance))
+    )
+    yard.running[CHAT] = SURGE
+    yard.cycle()
+    assert name in leaving(yard)
+
+
+def test_who_waits_for_a_drain_is_not_late_before_the_drain_may_be_over() -> None:
+    """Batch wakes where chat leaves: its patience begins when chat's longest wait is over."""
+    yard = lull_after_surge()
+    yard.run(1)
+    name = leaving(yard)[0]
+    yard.in_flight[name] = 2
+    yard.run(2)
+    leaves = next(each for each in yard.state.moves if each.instance == name)
+    waits = next(each for each in yard.state.moves if each.pool == BATCH and each.place == leaves.place)
+    assert waits.until > leaves.until
+    yard.now = leaves.until
+    yard.run(3)
+    yard.cycle(WEIGHTS)
+    assert yard.instances[name].phase is Phase.ASLEEP
+    assert yard.state.shunned == {}
+    assert yard.instances[waits.instance].phase is Phase.SERVING
+
+
+def test_a_clock_that_is_set_back_delays_no_move() -> None:
+    """An hour back: the order is sent again at its pace, and given up when its time is over."""
+    yard = working_buffer(serving=4, sleepers=0)
+    yard.running[CHAT], yard.deaf = SURGE, True
+    yard.cycle()
+    lasts = yard.state.moves[0].until - yard.state.moves[0].since
+    yard.now -= 3600.0
+    begun, asked = yard.now, 0
+    while yard.state.moves and yard.now < begun + 2 * lasts:
+        yard.cycle(WEIGHTS)
+        asked += sum(each.kind is ActionKind.ENSURE for each in yard.told)
+    assert abs(yard.now - begun - lasts) < 2 * AGAIN_S
+    assert asked > lasts / AGAIN_S / 2
 
 
 def test_a_restart_goes_on_with_a_move_as_one_that_never_stopped() -> None:

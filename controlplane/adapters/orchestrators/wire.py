@@ -134,7 +134,17 @@ def _contradictions(form: _Inventory) -> list[str]:
             for index, one in enumerate(form.instances)
             if one.tp > nodes.get(one.node, one.tp)
         ),
+        *(
+            f"instances.{index}.gpus is {one.gpus}, not {one.tp} different of the {nodes[one.node]} GPUs of "
+            f"{one.node!r}"
+            for index, one in enumerate(form.instances)
+            if one.gpus and one.node in nodes and not _makes_up(one, nodes[one.node])
+        ),
     ]
+
+
+def _makes_up(one: _Instance, gpu_count: int) -> bool:
+    return len(one.gpus) == len(set(one.gpus)) == one.tp and max(one.gpus) < gpu_count
 
 
 def _twice(names: Iterable[str]) -> list[str]:

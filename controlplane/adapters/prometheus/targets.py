@@ -8,6 +8,7 @@ from controlplane.adapters.prometheus.client import Failure, PrometheusClient, R
 from controlplane.adapters.prometheus.envelope import Sample
 from controlplane.domain.fleet import Instance, Phase
 from controlplane.domain.ids import InstanceId, NodeId, PoolName
+from controlplane.domain.trust import FUTURE_TOLERANCE_S
 from controlplane.ports import Unavailable
 
 _UP, _STARTED = "up", "process_start_time_seconds"
@@ -22,7 +23,14 @@ def instances(client: PrometheusClient, cluster: str) -> tuple[Instance, ...]:
     up, started = (_whole(name, answers[name]) for name in (_UP, _STARTED))
     if not up:
         raise Unavailable(f"Prometheus has no target with pool and instance_id in cluster {cluster}")
-    return tuple(_instances(up, {each.labels["instance_id"]: each.value for each in started}))
+    return tuple(
+        _instances(up, {each.labels["instance_id"]: each.value for each in started if _can_be(each)})
+    )
+
+
+def _can_be(started: Sample) -> bool:
+    """Whether a start is finite and not still to come: else its engine would never be expected to report."""
+    return 0.0 < started.value <= started.at + FUTURE_TOLERANCE_S
 
 
 def _whole(name: str, answer: Result) -> Sequence[Sample]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from controlplane.domain.fleet import Instance, Life, Node, Phase, Place
 from controlplane.domain.ids import InstanceId, PoolName, base36
-from controlplane.domain.moves.floor import BROKEN, blocks, gpus_of, place_of
+from controlplane.domain.moves.floor import BROKEN, Gpu, blocks, gpus_of, place_of
 from controlplane.domain.moves.site import Code, Draft, Site, place_key
 from controlplane.domain.policy import PoolKind
 from controlplane.domain.profile import LEAST_PATIENCE_S, start_patience_s
@@ -47,7 +47,7 @@ class _Seat:
 
 def grow(site: Site, draft: Draft, pool: PoolName, count: int) -> tuple[Draft, Grown]:
     """The draft with `count` more instances of `pool` on their way, or as many as there is room for."""
-    draft, stay = _turned_round(draft, pool, count)
+    draft, stay = _turned_round(site, draft, pool, count)
     draft, wake = _filled(site, draft, pool, _sleepers(site, draft, pool), count - stay)
     draft, start = _filled(site, draft, pool, _cold(site, pool), count - stay - wake)
     return draft, Grown(stay, wake, start, count - stay - wake - start)
@@ -59,16 +59,31 @@ def has_shape(site: Site, pool: PoolName) -> bool:
     return any(True for node in _open_to(site, pool) for _ in blocks(node, size))
 
 
-def _turned_round(draft: Draft, pool: PoolName, count: int) -> tuple[Draft, int]:
-    """Who was about to leave, and was not told to yet, stays; not whoever makes room for another pool."""
+def _turned_round(site: Site, draft: Draft, pool: PoolName, count: int) -> tuple[Draft, int]:
+    """Who was about to leave, and was not told to yet, stays; not whoever makes room for another pool, or
+    has its GPUs promised to one of no lower priority by now."""
+    claimed = _promised(site, draft, pool)
     leaving = [
         each
         for each in draft.of(pool)
-        if each.to is not Life.AWAKE and not each.asked and each.code in {Code.RETURNS, Code.STOPS}
+        if each.to is not Life.AWAKE
+        and not each.asked
+        and each.code in {Code.RETURNS, Code.STOPS}
+        and claimed.isdisjoint(gpus_of(each.place))
     ]
     for each in leaving[:count]:
         draft = draft.without(each.instance)
     return draft, len(leaving[:count])
+
+
+def _promised(site: Site, draft: Draft, pool: PoolName) -> frozenset[Gpu]:
+    """GPUs on which another pool, of no lower priority, is ordered to come up."""
+    priority = site.policy(pool).priority
+    peers = {
+        each.pool for each in site.policies.pools.values() if each.pool != pool and each.priority >= priority
+    }
+    rising = (each for each in draft.moves.values() if each.to is Life.AWAKE and each.pool in peers)
+    return frozenset(gpu for each in rising for gpu in gpus_of(each.place))
 
 
 def _filled(
@@ -84,13 +99,14 @@ def _filled(
 
 
 def _sleepers(site: Site, draft: Draft, pool: PoolName) -> Iterator[_Seat]:
-    """The pool's sleepers, those on free GPUs first."""
+    """The pool's sleepers whose place is known, those on free GPUs first."""
     asleep = [
         each
         for each in site.instances.values()
         if each.pool == pool and each.phase is Phase.ASLEEP and each.instance_id not in draft.moves
     ]
-    seats = [_Seat(place_of(each, site.floor), each.instance_id) for each in asleep if each.gpus]
+    known = [each for each in asleep if each.gpus and each.node in site.floor.nodes]
+    seats = [_Seat(place_of(each, site.floor), each.instance_id) for each in known]
     return iter(sorted(seats, key=lambda seat: (len(site.floor.blockers(seat.place)), seat.sleeper)))
 
 
@@ -167,12 +183,19 @@ def _eviction(site: Site, guest: Instance) -> Move:
 
 
 def _rise(site: Site, draft: Draft, pool: PoolName, seat: _Seat) -> Move:
-    profile = site.views[pool].profile
+    profile, free = site.views[pool].profile, _free_at(site, draft, seat.place)
     if seat.sleeper is not None:
-        until = site.now + max(LEAST_PATIENCE_S, WAKE_PATIENCE * profile.wake_s)
+        until = free + max(LEAST_PATIENCE_S, WAKE_PATIENCE * profile.wake_s)
         return Move(seat.sleeper, pool, Life.AWAKE, seat.place, site.now, until, Code.WAKES)
-    until = site.now + start_patience_s(profile)
+    until = free + start_patience_s(profile)
     return Move(_new_id(site, draft, pool), pool, Life.AWAKE, seat.place, site.now, until, Code.STARTS)
+
+
+def _free_at(site: Site, draft: Draft, place: Place) -> float:
+    """When a place should be free at the latest: an instance that leaves it may wait for open requests, and
+    whoever waits for that is not late yet."""
+    leaving = (draft.moves[InstanceId(each)] for each in site.floor.blockers(place) if draft.leaves(each))
+    return max((site.now, *(each.until for each in leaving)))
 
 
 def _new_id(site: Site, draft: Draft, pool: PoolName) -> InstanceId:

@@ -41,11 +41,26 @@ class Progress:
 
 
 def progress(site: Site, move: Move) -> Progress:
-    """One move, one cycle further."""
+    """One move, one cycle further. Whoever gave its instance to another pool has ended it."""
     instance = site.instances.get(move.instance)
+    if instance is not None and instance.pool != move.pool:
+        return Progress(None)
+    move = _on_the_clock(move, site.now)
     if move.to is Life.AWAKE:
         return _up(site, move, instance)
     return _down(site, move, instance)
+
+
+def _on_the_clock(move: Move, now: float) -> Move:
+    """The same move where a clock that was set back would have it in the future: all of its instants go
+    back with the clock, so that it waits no longer than it would have."""
+    back = max(move.since, move.asked_at or move.since, move.idle_since or move.since) - now
+    if back <= 0.0:
+        return move
+    asked_at, idle_since = (None if at is None else at - back for at in (move.asked_at, move.idle_since))
+    return replace(
+        move, since=move.since - back, until=move.until - back, asked_at=asked_at, idle_since=idle_since
+    )
 
 
 def _up(site: Site, move: Move, instance: Instance | None) -> Progress:
@@ -87,8 +102,12 @@ def _down(site: Site, move: Move, instance: Instance | None) -> Progress:
 
 
 def _drained(site: Site, move: Move, instance: Instance) -> bool:
-    if site.now >= move.until or instance.phase not in TAKES_TRAFFIC | {Phase.DRAINING}:
+    """Whether it may be ended. Who takes no traffic has not to be watched for a while, but a health check
+    that fails ends no stream either."""
+    if site.now >= move.until:
         return True
+    if instance.phase not in TAKES_TRAFFIC | {Phase.DRAINING}:
+        return not site.in_flight(move.instance)
     return move.idle_since is not None and site.now - move.idle_since >= QUIET_S
 
 

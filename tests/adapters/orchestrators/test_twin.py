@@ -195,9 +195,27 @@ def test_a_wrong_value_is_shown_with_what_is_allowed(field: str, value: object, 
         wire.inventory(json.dumps(body).encode())
 
 
+@pytest.mark.parametrize(
+    ("gpus", "said"),
+    [
+        ([8], r"is \[8\], not 1 different of the 8 GPUs of 'n1'"),
+        ([0, 1], "not 1 different"),
+    ],
+)
+def test_gpus_that_do_not_make_up_the_instance_are_refused(gpus: list[int], said: str) -> None:
+    """They would leave its true ones looking free."""
+    body = whole()
+    body["instances"][0] |= {"tp": 1, "gpus": gpus}
+    with pytest.raises(Unavailable, match=rf"instances\.0\.gpus.*{said}"):
+        wire.inventory(json.dumps(body).encode())
+    body["instances"][0] |= {"tp": 2, "gpus": [3, 3]}
+    with pytest.raises(Unavailable, match="not 2 different"):
+        wire.inventory(json.dumps(body).encode())
+
+
 def test_the_highest_port_and_all_of_a_node_s_gpus_are_taken() -> None:
     body = whole()
-    body["instances"][0] |= {"address": "127.0.0.1:65535", "tp": 8}
+    body["instances"][0] |= {"address": "127.0.0.1:65535", "tp": 8, "gpus": []}
     assert wire.inventory(json.dumps(body).encode()).instances[0].tp == 8
 
 

@@ -45,6 +45,15 @@ def test_each_target_is_an_instance_and_one_whose_scrape_fails_is_unreachable(se
     assert (b.phase, b.started_at, b.ready_at) == (Phase.UNREACHABLE, 0.0, None)
 
 
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-5", "0", "1e11"])
+def test_a_start_that_cannot_be_is_not_known(server: FakePrometheus, value: str) -> None:
+    """A figure without a JSON form would end every cycle; one that is yet to come, that sight is missed."""
+    server.faults[UP] = http(vector((target("a"), "1")))
+    server.faults[STARTED] = http(vector((target("a"), value)))
+    (one,) = found(server)
+    assert (one.phase, one.started_at, one.ready_at) == (Phase.SERVING, 0.0, None)
+
+
 def test_two_targets_of_one_instance_are_one(server: FakePrometheus) -> None:
     server.faults[UP] = http(vector((target("a", job="x"), "1"), (target("a", job="y"), "0")))
     (one,) = found(server)
