@@ -18,7 +18,7 @@ from controlplane.door.line import Outcome
 TRACE = "door.csv"
 PREFIX = "trimtab_door_"
 
-GIVEN_UP = "offline_given_up"
+RETRIED = "offline_retried"
 
 Row = Mapping[str, str]
 
@@ -54,7 +54,7 @@ def figures(
     """`door` and `exporter` of the report. A figure that nobody gave is None.
 
     An attempt at an `offline` pool that found it asleep, or was given up when it fell asleep, is made again
-    by its client: it counts as `offline_given_up` and as no failure.
+    by its client: it counts as `offline_retried` and as no failure.
     """
     by_outcome = Counter(_became(row, offline) for row in traced)
     done = [row for row in traced if row["outcome"] == Outcome.OK]
@@ -63,7 +63,7 @@ def figures(
             "p95_s": _p95(row["total_s"] for row in done),
             "ttft_p95_s": _p95(row["ttft_s"] for row in done),
             "wait_p95_s": _p95(row["wait_s"] for row in done),
-            **{outcome: by_outcome[outcome] for outcome in (*map(str, Outcome), GIVEN_UP)},
+            **{outcome: by_outcome[outcome] for outcome in (*map(str, Outcome), RETRIED)},
         },
         "exporter": {
             "lines": _whole(counted.get("lines_total")),
@@ -75,7 +75,7 @@ def figures(
 
 def _became(row: Row, offline: Collection[str]) -> str:
     again = row["outcome"] in {Outcome.FAILED, Outcome.CUT, Outcome.REFUSED} and row["pool"] in offline
-    return GIVEN_UP if again else row["outcome"]
+    return RETRIED if again else row["outcome"]
 
 
 def _p95(texts: Iterable[str]) -> float | None:

@@ -33,8 +33,8 @@ def test_what_offline_work_gave_up_is_made_again_and_is_no_failure(tmp_path: Pat
     traced = rows(tmp_path)
     pool = traced[0]["pool"]
     online, offline = (figures(traced, {}, pools)["door"] for pools in ((), (pool,)))
-    assert (online["ok"], online["failed"] + online["cut"], online["offline_given_up"]) == (1, 2, 0)
-    assert (offline["ok"], offline["failed"] + offline["cut"], offline["offline_given_up"]) == (1, 0, 2)
+    assert (online["ok"], online["failed"] + online["cut"], online["offline_retried"]) == (1, 2, 0)
+    assert (offline["ok"], offline["failed"] + offline["cut"], offline["offline_retried"]) == (1, 0, 2)
 
 
 def test_rotated_files_are_read_too(tmp_path: Path) -> None:

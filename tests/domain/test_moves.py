@@ -203,6 +203,39 @@ def test_open_requests_are_waited_for_no_longer_than_the_policy_says() -> None:
     assert "its longest drain is over, and what is still open there is cut" in sentence(plan.decisions[CHAT])
 
 
+def watched_until(yard: Yard, instant: float) -> None:
+    """Cycles at a pace at which nothing is a gap."""
+    while yard.now < instant:
+        yard.cycle(WEIGHTS, pass_s=min(50.0, instant - yard.now))
+        yard.act()
+
+
+def test_time_in_which_nobody_looked_is_no_time_waited_for_open_requests() -> None:
+    """A clock set forward by an hour, or a controller that was away, would else cut what it never watched."""
+    yard = lull_after_surge()
+    yard.run(1)
+    name = leaving(yard)[0]
+    yard.in_flight[name] = 1
+    yard.cycle(WEIGHTS, pass_s=3600.0)
+    came_back = yard.now
+    watched_until(yard, came_back + 250.0)
+    assert name in leaving(yard)
+    assert yard.instances[name].phase is Phase.SERVING
+    watched_until(yard, came_back + 300.0)
+    yard.run(2, WEIGHTS)
+    assert yard.instances[name].phase is Phase.ASLEEP, "five minutes of waiting are over"
+
+
+def test_who_is_out_already_takes_from_what_may_leave() -> None:
+    """Design, section 6: losses that nobody asked for consume the budget first."""
+    whole, hurt = lull_after_surge(), lull_after_surge()
+    lost = next(each for each in sorted(hurt.instances) if hurt.instances[each].phase is Phase.SERVING)
+    hurt.instances[lost] = replace(hurt.instances[lost], phase=Phase.UNREACHABLE)
+    for yard in (whole, hurt):
+        yard.cycle()
+    assert len(leaving(whole)) - len(leaving(hurt)) == 1
+
+
 def test_growth_calls_back_who_was_about_to_leave() -> None:
     yard = lull_after_surge()
     yard.run(1)
@@ -361,7 +394,7 @@ def test_who_waits_for_a_drain_is_not_late_before_the_drain_may_be_over() -> Non
     leaves = next(each for each in yard.state.moves if each.instance == name)
     waits = next(each for each in yard.state.moves if each.pool == BATCH and each.place == leaves.place)
     assert waits.until > leaves.until
-    yard.now = leaves.until
+    watched_until(yard, leaves.until)
     yard.run(3)
     yard.cycle(WEIGHTS)
     assert yard.instances[name].phase is Phase.ASLEEP

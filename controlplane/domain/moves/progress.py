@@ -63,6 +63,17 @@ def _on_the_clock(move: Move, now: float) -> Move:
     )
 
 
+def _past_the_gap(site: Site, move: Move) -> Move:
+    """The same move, waiting as much longer as nobody looked: neither a clock that was set forward nor a
+    controller that was away has waited for a request."""
+    view = site.views[move.pool]
+    seen_at = view.state.seen_at
+    gap = 0.0 if seen_at is None else site.now - max(seen_at, move.since)
+    if gap <= view.policy.evidence.max_age_s or site.now - gap >= move.until:
+        return move
+    return replace(move, until=move.until + gap)
+
+
 def _up(site: Site, move: Move, instance: Instance | None) -> Progress:
     phase = None if instance is None else instance.phase
     if phase in TAKES_TRAFFIC or phase is Phase.HOT:
@@ -93,6 +104,7 @@ def _down(site: Site, move: Move, instance: Instance | None) -> Progress:
         return Progress(None)
     if site.views[move.pool].blind and move.code != Code.EVICTED:
         return Progress(move)
+    move = _past_the_gap(site, move)
     move = replace(move, idle_since=_idle_since(site, move))
     closing = tuple(_closing(site, move)) if site.kind is CycleKind.CAPACITY else ()
     if not _drained(site, move, instance):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from controlplane.domain.fleet import COMING, TAKES_TRAFFIC, Instance, Life
+from controlplane.domain.fleet import COMING, TAKES_TRAFFIC, Instance, Life, Phase
 from controlplane.domain.ids import PoolName
 from controlplane.domain.moves.floor import place_of
 from controlplane.domain.moves.site import Code, Draft, Site
@@ -32,10 +32,13 @@ def shrink(site: Site, draft: Draft, pool: PoolName, count: int) -> tuple[Draft,
 
 
 def budget(site: Site, draft: Draft, pool: PoolName) -> int:
-    """How many more may leave now: `max(1, floor(0.25 N))` less those that are leaving already."""
-    leaving = sum(each.to is not Life.AWAKE for each in draft.of(pool))
-    serving = sum(each.phase in TAKES_TRAFFIC for each in _mine(site, draft, pool))
-    return max(0, max(1, math.floor(BUDGET * (serving + leaving))) - leaving)
+    """How many more may leave now: `max(1, floor(0.25 N))` less those that are leaving already, or are out
+    without having been asked to."""
+    mine = _mine(site, draft, pool)
+    out = sum(each.to is not Life.AWAKE for each in draft.of(pool))
+    out += sum(each.phase is Phase.UNREACHABLE for each in mine)
+    serving = sum(each.phase in TAKES_TRAFFIC for each in mine)
+    return max(0, max(1, math.floor(BUDGET * (serving + out))) - out)
 
 
 def _not_yet_asked(draft: Draft, pool: PoolName, count: int) -> tuple[Draft, int]:
