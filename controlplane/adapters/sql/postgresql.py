@@ -31,12 +31,12 @@ class Patience:
 
 
 def postgresql(url: URL, patience: Patience) -> Engine:
-    """An engine whose commits wait for the disk. Raises InvalidConfig where its driver is not installed."""
-    chosen = url.set(drivername=DRIVER) if url.drivername == "postgresql" else url
+    """An engine whose commits wait for the disk, by one driver, whichever the URL names. Raises
+    InvalidConfig where it is not installed."""
+    chosen = url.set(drivername=DRIVER)
     try:
         engine = create_engine(chosen, pool_pre_ping=True, connect_args=_arguments(patience))
-        if engine.dialect.driver == "psycopg":
-            _bound(engine, patience.answer_s)
+        _bound(engine, patience.answer_s)
     except (ImportError, NoSuchModuleError) as error:
         raise InvalidConfig([NOT_INSTALLED]) from error
     return engine
@@ -64,7 +64,7 @@ def _arguments(patience: Patience) -> dict[str, str | int]:
 def unhurried(connection: Any) -> None:
     """Let a connection of SQLAlchemy's wait for answers as long as they take; it is closed after use."""
     connection.detach()
-    connection.connection.driver_connection.answer_s = float("inf")
+    connection.connection.dbapi_connection.answer_s = float("inf")
 
 
 def _bound(engine: Engine, answer_s: float) -> None:
