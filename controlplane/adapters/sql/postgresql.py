@@ -36,7 +36,7 @@ def postgresql(url: URL, patience: Patience) -> Engine:
     chosen = url.set(drivername=DRIVER)
     try:
         engine = create_engine(chosen, pool_pre_ping=True, connect_args=_arguments(patience))
-        _bound(engine, patience.answer_s)
+        _listen(engine, patience.answer_s)
     except (ImportError, NoSuchModuleError) as error:
         raise InvalidConfig([NOT_INSTALLED]) from error
     return engine
@@ -67,7 +67,7 @@ def unhurried(connection: Any) -> None:
     connection.connection.dbapi_connection.answer_s = float("inf")
 
 
-def _bound(engine: Engine, answer_s: float) -> None:
+def _listen(engine: Engine, answer_s: float) -> None:
     """A server that stands still obeys no timeout of its own: then the connection is given up."""
     import psycopg  # noqa: PLC0415 - an extra, absent where SQLite does
 
@@ -79,6 +79,12 @@ def _bound(engine: Engine, answer_s: float) -> None:
             except TimeoutError:
                 self.close()
                 raise psycopg.OperationalError(f"no answer within {within:g} s") from None
+
+    @event.listens_for(engine, "checkin")
+    def _given_back(connection: Any, _record: Any) -> None:
+        """SQLAlchemy ends a reading by asking for READ WRITE from then on, whatever the server is set to."""
+        if connection is not None:
+            connection.read_only = None
 
     @event.listens_for(engine, "do_connect")
     def _connect(_dialect: Any, _record: Any, arguments: Any, named: Any) -> Any:
