@@ -33,6 +33,9 @@ UNHURT = ("fsync=off", "full_page_writes=off", "wal_level=minimal", "max_wal_sen
 SMALL = ("shared_buffers=32MB", "max_connections=80", "listen_addresses=")
 
 
+PLACES = tuple(Path(each) for each in (*os.environ["PATH"].split(os.pathsep), "/usr/sbin") if each)
+
+
 class CannotRun(Exception):
     """Why there is no PostgreSQL here."""
 
@@ -149,48 +152,42 @@ def runs(binary: Path, user: pwd.struct_passwd | None) -> bool:
         return process.wait(STARTED_S) == 0
 
 
-def binaries(folder: Path, user: pwd.struct_passwd | None) -> tuple[Path, Path]:
+def binaries(user: pwd.struct_passwd | None, folder: Path, tools: Path = TOOLS) -> tuple[Path, Path]:
     """`postgres` and `initdb`, as this user can run them. Raises CannotRun.
 
     A checkout in root's own home is closed to anybody else: then what was unpacked there is linked
     into `folder`.
     """
     try:
-        found = find("postgres").resolve(), find("initdb").resolve()
+        first, second = (find(name, [tools, *PLACES]).resolve() for name in ("postgres", "initdb"))
     except InvalidConfig as error:
         raise CannotRun(str(error)) from error
-    if not all(runs(each, user) for each in found) and (TOOLS.parent / "root").is_dir():
-        _link_tools(folder)
-        found = folder / "bin/postgres", folder / "bin/initdb"
-    if not all(runs(each, user) for each in found):
-        raise CannotRun(f"{found[0]} does not run as user {user.pw_name if user else os.geteuid()}")
-    return found
+    if not (runs(first, user) and runs(second, user)) and (tools.parent / "root").is_dir():
+        _link_tools(tools, folder)
+        first, second = folder / "bin/postgres", folder / "bin/initdb"
+    if not (runs(first, user) and runs(second, user)):
+        raise CannotRun(f"{first} does not run as user {user.pw_name if user else os.geteuid()}")
+    return first, second
 
 
-def _link_tools(folder: Path) -> None:
-    """PostgreSQL, its data and its libraries, laid out as `make setup` does."""
-    (folder / "bin").mkdir()
+def _link_tools(tools: Path, folder: Path) -> None:
+    """PostgreSQL, its data and its libraries, laid out as `make setup` does, for everybody to read."""
+    for each in ("bin", "root", "root/usr", "root/usr/share"):
+        (folder / each).mkdir()
+        (folder / each).chmod(0o755)
     for name in ("postgres", "initdb"):
-        shutil.copy(TOOLS / name, folder / "bin" / name)
-    root = TOOLS.parent / "root"
-    wanted = ["usr/lib/postgresql", "usr/share/postgresql", *(f"{each}lib" for each in ("", "usr/"))]
-    for each in wanted:
+        shutil.copy(tools / name, folder / "bin" / name)
+    root = tools.parent / "root"
+    for each in ("lib", "usr/lib", "usr/share/postgresql"):
         if (root / each).is_dir():
-            shutil.copytree(
-                root / each,
-                folder / "root" / each,
-                symlinks=True,
-                dirs_exist_ok=True,
-                copy_function=_link,
-            )
+            shutil.copytree(root / each, folder / "root" / each, symlinks=True, copy_function=_link)
 
 
 def _link(source: str, target: str) -> None:
-    if not Path(target).exists():
-        try:
-            os.link(source, target, follow_symlinks=False)
-        except OSError:  # another file system
-            shutil.copy2(source, target, follow_symlinks=False)
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:  # another file system
+        shutil.copy2(source, target, follow_symlinks=False)
 
 
 def _new_cluster(folder: Path, user: pwd.struct_passwd | None, initdb: Path) -> None:
@@ -210,7 +207,7 @@ def server() -> Iterator[Postgres]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trimtab-pg-")))
         if user is not None:
             os.chown(folder, user.pw_uid, user.pw_gid)
-        postgres, initdb = binaries(folder, user)
+        postgres, initdb = binaries(user, folder)
         _new_cluster(folder, user, initdb)
         opened = Postgres(folder, user, postgres)
         stack.callback(opened.stop, signal.SIGQUIT)  # nobody needs its last checkpoint
