@@ -50,8 +50,10 @@ def current(engine: Engine) -> str | None:
 
 
 def migrate(engine: Engine, revision: str = "head") -> None:
-    """Upgrade to `revision`. Raises InvalidConfig for a newer database, else Unavailable."""
-    _require_known(engine)
+    """Upgrade to `revision`. Raises InvalidConfig for a newer database, else Unavailable. One that is there
+    already is only looked at: that needs no turn, and no right to change tables."""
+    if _require_known(engine) == head() and revision == "head":
+        return
     with _migrating(engine) as connection:
         command.upgrade(_config(connection), revision)
 
@@ -72,18 +74,22 @@ def require_head(engine: Engine) -> None:
         raise InvalidConfig([f"{_at(engine, found)}, this version needs {needed}: `trimtab db upgrade`"])
 
 
-def _require_known(engine: Engine) -> None:
-    tables = _tables(engine)  # before the revision: else one that another deployer just made has none
+def _require_known(engine: Engine) -> str | None:
+    """The database's revision, if this version knows it. Raises InvalidConfig."""
     found = current(engine)
     if found is None:
+        tables = _tables(engine)
+        found = current(engine)  # again, after the tables: another deployer may have made them just now
+    if found is None:
         _require_ours(engine, tables)
-        return
+        return None
     try:
         ScriptDirectory(str(scripts())).get_revision(found)
     except CommandError:
         raise InvalidConfig(
             [f"{_at(engine, found)}, unknown to this version: a newer one wrote it"]
         ) from None
+    return found
 
 
 def _at(engine: Engine, found: str) -> str:
