@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.postgres import postgres
 from tests.support import SHARED, TOOLS
+
+__all__ = ["postgres"]
 
 os.environ["PATH"] = (
     f"{TOOLS}{os.pathsep}{os.environ['PATH']}"  # what `make setup` unpacked counts as present

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pwd
 import random
 import signal
 import socket
@@ -65,9 +66,14 @@ def answers(port: int) -> bool:
 
 
 def start(
-    command: Sequence[str | Path], output: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    command: Sequence[str | Path],
+    output: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    user: pwd.struct_passwd | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a server with its output in a file: a pipe nobody reads would hang the run."""
+    """Start a server with its output in a file: a pipe nobody reads would hang the run. `user`: another one
+    than we are, which only root may choose."""
     with output.open("ab") as sink:
         return subprocess.Popen(
             [str(part) for part in command],
@@ -76,6 +82,9 @@ def start(
             stderr=sink,
             env=env,
             cwd=cwd,
+            user=None if user is None else user.pw_uid,
+            group=None if user is None else user.pw_gid,
+            extra_groups=None if user is None else [],
         )
 
 

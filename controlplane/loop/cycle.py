@@ -65,7 +65,7 @@ class Report:
 
 class Loop:
     """Runs cycles, one at a time. `last_known` instances and `State` are its only memory, and the
-    latter is the record's: it is read back at the start, and only replaced after a commit."""
+    latter is the record's: it is read back at the start and after a failure, and replaced after a commit."""
 
     def __init__(
         self, cluster: str, ports: Ports, code_version: str, stopping: Callable[[], bool] = lambda: False
@@ -83,6 +83,7 @@ class Loop:
         try:
             return self._pass(kind, policies, started)
         except PortError as error:
+            self._state = None  # a commit whose answer was lost may be there: the record knows, we do not
             return Report(kind, failure=str(error) or type(error).__name__, duration_s=self._since(started))
 
     def _pass(self, kind: CycleKind, policies: Policies, started: float) -> Report:

@@ -18,7 +18,7 @@ from controlplane.domain.plan import Action, ActionKind, ActionState
 from controlplane.domain.policy import Mode, Policies
 from controlplane.domain.state import State
 from controlplane.loop.cycle import Loop, Ports, Report
-from controlplane.ports import CycleRecord, MetricsAnswer
+from controlplane.ports import CycleRecord, Gateway, Ledger, MetricsAnswer
 from tests.builders import NOW, instances, inventory, policies, steady_pool
 
 CHAT = PoolName("chat-8b")
@@ -204,14 +204,15 @@ class World:
         self.lease = MemoryLease()
         self.loop = self.restarted()
 
-    def restarted(self) -> Loop:
-        """A new controller over the same outside world: it remembers what the record holds."""
+    def restarted(self, ledger: Ledger | None = None, gateway: Gateway | None = None) -> Loop:
+        """A new controller over the same outside world: it remembers what the record holds. With a ledger or
+        a gateway of another kind where one is given."""
         ports = Ports(
             self.clock,
             self.metrics,
-            {"edge": JournaledGateway(self.gateway, self.journal)},
+            {"edge": gateway or JournaledGateway(self.gateway, self.journal)},
             self.orchestrator,
-            self.ledger,
+            ledger or self.ledger,
             self.lease,
         )
         return Loop("demo", ports, "1.0", lambda: self.stopping)

@@ -62,6 +62,22 @@ def test_a_server_of_a_tested_version_is_linked_and_said(
     assert "lamp 2.42.1 of this machine is used" in capsys.readouterr().out
 
 
+def test_a_version_is_read_as_each_server_says_it(setup: ModuleType, tmp_path: Path) -> None:
+    for said, version in (
+        ("haproxy version 2.6.12-1 2023", "2.6.12"),
+        ("postgres (PostgreSQL) 15.18 (Debian 15.18-0)", "15.18"),
+        ("something else 1.2", ""),
+    ):
+        assert setup.version_of(program(tmp_path / "lamp", f'echo "{said}"'), a_server(setup)) == version
+
+
+def test_a_server_in_a_folder_of_its_version_is_wrapped_too(setup: ModuleType) -> None:
+    program(setup.TOOLS / "root/usr/lib/postgresql/15/bin/lampd", "echo lampd runs")
+    setup.write_wrapper("lampd")
+    done = subprocess.run([setup.TOOLS / "bin/lampd"], capture_output=True, text=True, check=True)
+    assert done.stdout == "lampd runs\n"
+
+
 def test_a_server_of_another_version_is_not_linked(setup: ModuleType, machine: Path) -> None:
     assert not setup.link_from_machine(a_server(setup, "2.4.", "3."))
     assert list((setup.TOOLS / "bin").iterdir()) == []

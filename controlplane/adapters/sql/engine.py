@@ -17,10 +17,11 @@ from typing import Any
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from controlplane.adapters.sql.codec import Damaged
+from controlplane.adapters.sql.postgresql import Patience, postgresql
 from controlplane.ports import Conflict, InvalidConfig, Unavailable
 
 BUSY_S = 2.0
@@ -28,8 +29,8 @@ BUSY_S = 2.0
 
 _TURN_S = 0.01
 
-STATEMENT_MS = 5_000
-LOCK_MS = 2_000
+PATIENCE = Patience()
+"""How long PostgreSQL is waited for."""
 
 
 class ReadSession(Session):
@@ -40,14 +41,14 @@ class WriteSession(Session):
     """One short transaction, committed at the end."""
 
 
-def open_engine(url: str, *, create: bool = True) -> Engine:
+def open_engine(url: str, *, create: bool = True, patience: Patience = PATIENCE) -> Engine:
     """An engine for SQLite or PostgreSQL. Raises InvalidConfig for a URL that is neither.
 
-    `create`: an SQLite file that does not exist is made; else it is an error.
+    `create`: an SQLite file that does not exist is made; else it is an error. `patience`: PostgreSQL's.
     """
     parsed = parse(url)
     if parsed.get_backend_name() != "sqlite":
-        return _postgresql(parsed)
+        return postgresql(parsed, patience)
     file = file_of(url)
     if file is not None and create:
         _make(file.parent)
@@ -148,14 +149,6 @@ def _journal_ahead(connection: sqlite3.Connection) -> None:
             return
 
 
-def _postgresql(url: URL) -> Engine:
-    options = f"-c statement_timeout={STATEMENT_MS} -c lock_timeout={LOCK_MS} -c synchronous_commit=on"
-    try:
-        return create_engine(url, pool_pre_ping=True, connect_args={"options": options, "connect_timeout": 3})
-    except (ImportError, NoSuchModuleError) as error:
-        raise InvalidConfig(["database: the PostgreSQL driver is not installed"]) from error
-
-
 @contextmanager
 def reading(engine: Engine) -> Iterator[ReadSession]:
     """A session that changes nothing. Raises Unavailable."""
@@ -206,5 +199,7 @@ def translated(engine: Engine) -> Iterator[None]:
 
 
 def _words(error: BaseException | None) -> str:
-    """A driver's own words, in one line: some end in a line break, others run over several."""
-    return " ".join(str(error).split())
+    """A driver's own words, in one line: some end in a line break, others run over several. Of what
+    PostgreSQL says the first part alone: the details repeat statements and values."""
+    said = getattr(getattr(error, "diag", None), "message_primary", None)
+    return " ".join(str(said or error).split())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Engine, insert, or_, select
+from sqlalchemy import Engine, and_, insert, or_, select, update
 
 from controlplane.adapters.sql import actions, loans, people, streaks
 from controlplane.adapters.sql.codec import CODEC, pack, unpack
@@ -53,13 +53,13 @@ class SqlLedger:
     def next_seq(self, kind: CycleKind) -> int:
         """A number that no cycle of this kind has had, nor will: a gap does no harm, a repetition
         would, also after old cycles were removed."""
+        mine = and_(SequenceRow.cluster == self._run.cluster, SequenceRow.kind == kind)
+        counted = update(SequenceRow).where(mine).values(last_seq=SequenceRow.last_seq + 1)
         with writing(self._engine) as session:
-            row = session.get(SequenceRow, (self._run.cluster, kind))
-            if row is None:
-                row = SequenceRow(cluster=self._run.cluster, kind=kind, last_seq=0)
-                session.add(row)
-            row.last_seq += 1
-            return row.last_seq
+            found = session.scalar(counted.returning(SequenceRow.last_seq))  # one statement: no two get one
+            if found is None:
+                session.add(SequenceRow(cluster=self._run.cluster, kind=kind, last_seq=1))
+            return found or 1
 
     def last_state(self) -> State | None:
         """The state after the cycle recorded last, of either kind; None before the first."""

@@ -74,8 +74,8 @@ def one(session: ReadSession, id_: DecisionId) -> Listed | None:
 
 def of(session: ReadSession, id_: CycleId) -> Sequence[Listed]:
     """A cycle's decisions, by pool."""
-    query = _joined().where(of_cycle(id_)).order_by(DecisionRow.pool)
-    return [listed(*row) for row in session.execute(query)]
+    found = [listed(*row) for row in session.execute(_joined().where(of_cycle(id_)))]
+    return sorted(found, key=lambda each: each.id.pool)
 
 
 def of_cycle(id_: CycleId) -> ColumnElement[bool]:

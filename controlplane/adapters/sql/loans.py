@@ -55,8 +55,8 @@ class Balance:
 
 def standing(session: ReadSession, run: Run) -> Sequence[Loan]:
     """The open ones, in the order of their instances."""
-    query = _with_codes().where(run.shares(LoanRow), LoanRow.closed_at.is_(None)).order_by(LoanRow.instance)
-    return [_lent(row).loan for row in session.execute(query)]
+    query = _with_codes().where(run.shares(LoanRow), LoanRow.closed_at.is_(None))
+    return [each.loan for each in _by_instance(session, query)]
 
 
 def listed(
@@ -103,13 +103,18 @@ def broken() -> Select[str]:
 
 def entries_of(session: ReadSession, cycle: CycleId) -> tuple[Entry, ...]:
     """What one cycle's plan said of loans, in its own order: closings first, then by instance."""
-    mine = _with_codes().where(LoanRow.cluster == cycle.cluster).order_by(LoanRow.instance)
-    closed = session.execute(mine.where(LoanRow.closed_by == str(cycle))).all()
-    opened = session.execute(mine.where(LoanRow.opened_by == str(cycle))).all()
+    mine = _with_codes().where(LoanRow.cluster == cycle.cluster)
+    closed = _by_instance(session, mine.where(LoanRow.closed_by == str(cycle)))
+    opened = _by_instance(session, mine.where(LoanRow.opened_by == str(cycle)))
     return (
-        *(_entry(_lent(row), opens=False) for row in closed),
-        *(_entry(_lent(row), opens=True) for row in opened),
+        *(_entry(each, opens=False) for each in closed),
+        *(_entry(each, opens=True) for each in opened),
     )
+
+
+def _by_instance(session: ReadSession, query: Select[Any]) -> list[Lent]:
+    """Sorted here: a database sorts text by its own language, and a plan's hash knows one order."""
+    return sorted(map(_lent, session.execute(query)), key=lambda each: each.loan.instance)
 
 
 def enter(session: WriteSession, run: Run, cycle: CycleRecord, codes: Mapping[str, int]) -> None:

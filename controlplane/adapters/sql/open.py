@@ -19,7 +19,7 @@ from controlplane.adapters.sql.reader import Reader
 from controlplane.adapters.sql.scope import Run
 from controlplane.adapters.sql.tables import LeaseRow, RunRow
 from controlplane.domain.ids import Source
-from controlplane.ports import InvalidConfig, Unavailable
+from controlplane.ports import InvalidConfig, Lease, Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Record:
     engine: Engine
     run: Run
     ledger: SqlLedger
-    lease: FileLease
+    lease: Lease
     reader: Reader
 
     @property
@@ -55,14 +55,20 @@ def open_record(
     if not lease.acquire():
         engine.dispose()
         raise Unavailable(f"another controller leads {file} (process {lease.holder()}); stop it first")
+    return begin_record(engine, lease, Run(cluster, run_id or _run_id(), chosen), code_version)
+
+
+def begin_record(engine: Engine, lease: Lease, run: Run, code_version: str = __version__) -> Record:
+    """Migrate, and begin `run`, under a lease that is held already. The run's own token is the database's
+    to give. Raises InvalidConfig, Unavailable or Conflict; then lease and connections are given back."""
     try:
         migrate(engine)
-        run = _begin(engine, Run(cluster, run_id or _run_id(), chosen), code_version)
+        begun = _begin(engine, run, code_version)
     except Exception:
         lease.release()
         engine.dispose()
         raise
-    return Record(engine, run, SqlLedger(engine, run), lease, Reader(engine))
+    return Record(engine, begun, SqlLedger(engine, begun), lease, Reader(engine))
 
 
 def open_reader(url: str) -> Reader:
@@ -108,7 +114,7 @@ def _begin(engine: Engine, run: Run, code_version: str) -> Run:
 
 
 def _next_token(session: WriteSession, cluster: str) -> int:
-    row = session.get(LeaseRow, (cluster, LEADER))
+    row = session.get(LeaseRow, (cluster, LEADER), with_for_update=True)
     if row is None:
         row = LeaseRow(cluster=cluster, name=LEADER, holder="", token=0)
         session.add(row)

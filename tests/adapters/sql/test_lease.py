@@ -47,17 +47,17 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def test_a_second_controller_is_told_who_leads_and_touches_nothing(
-    url: str, file: Path, other: subprocess.Popen[str]
+    file_url: str, file: Path, other: subprocess.Popen[str]
 ) -> None:
     try:
         with pytest.raises(Unavailable, match=f"process {other.pid}"):
-            open_record(url, "demo")
+            open_record(file_url, "demo")
         assert not file.exists(), "it did not migrate under the first one's feet"
     finally:
         end(other)
 
 
-def test_a_crash_gives_the_lead_back(url: str, file: Path, other: subprocess.Popen[str]) -> None:
+def test_a_crash_gives_the_lead_back(file: Path, other: subprocess.Popen[str]) -> None:
     lease = FileLease(file)
     try:
         assert not lease.acquire()

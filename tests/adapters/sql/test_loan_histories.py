@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from controlplane.adapters.sql.ledger import SqlLedger
-from controlplane.adapters.sql.open import Record, open_record
+from controlplane.adapters.sql.open import Record
 from controlplane.domain.fleet import OFF, Life
 from controlplane.domain.ids import CycleKind, InstanceId
 from controlplane.domain.loans import Entry, balances
 from controlplane.domain.policy import PoolKind
 from tests.adapters.sql.lent import booking
+from tests.databases import Databases, closed, led
 from tests.domain.fleets import CHAT, SPARE, Yard, batch_policy, chat_policy, rules, working_buffer
 
 
@@ -93,16 +91,14 @@ EVENTS = st.one_of(
 
 
 @contextmanager
-def recorded(migrated: Path) -> Iterator[Record]:
+def recorded(databases: Databases) -> Iterator[Record]:
     """A record of its own for one history."""
-    with TemporaryDirectory() as folder:
-        path = Path(shutil.copyfile(migrated, Path(folder) / "trimtab.db"))
-        record = open_record(f"sqlite:///{path}", "demo")
+    with databases() as database:
+        record = led(database)
         try:
             yield record
         finally:
-            record.lease.release()
-            record.close()
+            closed(record)
 
 
 def lending(record: Record, reserve: int, serving: int) -> Lending:
@@ -118,14 +114,14 @@ FIRST_SLEEPER = 8
 """Its place among the names, after four guests and four of chat at home."""
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(0, 4, [*CROWD, dies(FIRST_SLEEPER), passes(-300.0), tick(60.0, CycleKind.WEIGHTS, True)])
 @given(reserve=st.integers(0, 4), serving=st.integers(2, 6), events=st.lists(EVENTS, min_size=1, max_size=12))
 def test_after_every_step_the_ledger_sums_to_zero_and_says_who_has_borrowed(
-    migrated: Path, reserve: int, serving: int, events: list[Event]
+    databases: Databases, reserve: int, serving: int, events: list[Event]
 ) -> None:
     """That open loans are the borrowed instances, neither more nor fewer, is held at every booking."""
-    with recorded(migrated) as record:
+    with recorded(databases) as record:
         yard = lending(record, reserve, serving)
         for event in events:
             event(yard)
@@ -139,9 +135,9 @@ def test_after_every_step_the_ledger_sums_to_zero_and_says_who_has_borrowed(
             }
 
 
-def test_a_surge_lends_and_its_end_returns_and_the_ledger_shows_both(migrated: Path) -> None:
+def test_a_surge_lends_and_its_end_returns_and_the_ledger_shows_both(databases: Databases) -> None:
     """A history of which it is known that it lends: the property above is not held by idle fleets alone."""
-    with recorded(migrated) as record:
+    with recorded(databases) as record:
         yard = lending(record, reserve=0, serving=4)
         tick(60.0, CycleKind.CAPACITY, True)(yard)
         lent = {each.node for each in yard.loans.values()}

@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, select
 
 from controlplane.adapters.sql.engine import open_engine, reading, writing
+from controlplane.adapters.sql.ledger import SqlLedger
 from controlplane.adapters.sql.migrate import migrate
 from controlplane.adapters.sql.open import Record, open_reader
 from controlplane.adapters.sql.pages import SqlPages
 from controlplane.adapters.sql.reader import PageFilter, PageId
+from controlplane.adapters.sql.scope import Run
 from controlplane.adapters.sql.tables import PageRow
-from controlplane.domain.ids import CycleKind
+from controlplane.domain.ids import CycleKind, Source
 from controlplane.domain.plan import Outcome
 from controlplane.domain.policy import Mode
-from controlplane.ports import Notified, PageStatus, Unavailable
+from controlplane.ports import Conflict, Notified, PageStatus, Unavailable
 from tests.adapters.sql.conftest import Rows, Sql
 from tests.adapters.sql.pages import ended, told
 from tests.adapters.sql.records import answer, made, weight
 from tests.builders import NOW
+from tests.databases import makes, only_sqlite
 
 ID = PageId("demo", "1f0c2d3e4a5b6c7d", NOW)
 OTHER = "aaaaaaaaaaaaaaaa"
@@ -76,18 +79,19 @@ def test_an_end_of_which_nobody_heard_the_beginning_is_a_page_too(pages: SqlPage
 
 
 def test_a_notification_is_kept_whole_or_not_at_all(pages: SqlPages, rows: Rows, sql: Sql) -> None:
-    sql(
-        "CREATE TRIGGER no BEFORE INSERT ON pages WHEN NEW.fingerprint = 'aaaaaaaaaaaaaaaa' "
-        "BEGIN SELECT RAISE(FAIL, 'disk is full'); END"
-    )
-    with pytest.raises(Exception, match="disk is full"):
+    sql("INSERT INTO pages SELECT 'x', '', 0, '', '', '', '{}', '', '', 'firing', 0, 0, NULL, 1, NULL")
+    sql(f"CREATE UNIQUE INDEX no ON pages (cluster) WHERE fingerprint IN ('', '{OTHER}')")
+    sql("UPDATE pages SET cluster = 'demo'")
+    with pytest.raises(Conflict, match="refused it"):
         pages.keep([told(), told(fingerprint=OTHER)], NOW)
+    sql("DELETE FROM pages WHERE fingerprint = ''")
     assert rows("pages") == 0
     pages.keep([told()], NOW)
     assert rows("pages") == 1
 
 
-def test_a_database_that_another_writer_holds_is_unavailable(record: Record, pages: SqlPages) -> None:
+@only_sqlite
+def test_on_sqlite_a_file_that_another_writer_holds_is_unavailable(record: Record, pages: SqlPages) -> None:
     impatient = SqlPages(record.engine.execution_options(busy_s=0.0))
     with writing(record.engine) as other:
         other.execute(delete(PageRow))
@@ -97,12 +101,20 @@ def test_a_database_that_another_writer_holds_is_unavailable(record: Record, pag
 
 
 @pytest.fixture(scope="module")
-def shared_engine() -> Iterator[Engine]:
-    """In memory: thousands of commits need not wait for the disk."""
+def in_memory() -> Iterator[Engine]:
+    """SQLite without a file: thousands of commits need not wait for the disk."""
     engine = open_engine("sqlite://")
     migrate(engine)
     yield engine
     engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def at_postgresql(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    with makes("postgresql", request, tables=True)() as database:
+        engine = open_engine(database.url)
+        yield engine
+        engine.dispose()
 
 
 NOTIFICATIONS = st.builds(
@@ -136,21 +148,33 @@ def rows_after(engine: Engine, notifications: Sequence[tuple[Notified, float]]) 
 
 @given(st.data(), st.lists(NOTIFICATIONS, max_size=8))
 def test_any_order_of_the_same_notifications_gives_the_same_rows(
-    shared_engine: Engine, data: st.DataObject, notifications: list[tuple[Notified, float]]
+    in_memory: Engine, data: st.DataObject, notifications: list[tuple[Notified, float]]
+) -> None:
+    assert_order_is_no_matter(in_memory, data, notifications)
+
+
+@settings(max_examples=20)
+@given(st.data(), st.lists(NOTIFICATIONS, max_size=8))
+def test_on_postgresql_too_any_order_of_the_same_notifications_gives_the_same_rows(
+    at_postgresql: Engine, data: st.DataObject, notifications: list[tuple[Notified, float]]
+) -> None:
+    assert_order_is_no_matter(at_postgresql, data, notifications)
+
+
+def assert_order_is_no_matter(
+    engine: Engine, data: st.DataObject, notifications: list[tuple[Notified, float]]
 ) -> None:
     shuffled = data.draw(st.permutations(notifications))
-    assert rows_after(shared_engine, shuffled) == rows_after(shared_engine, notifications)
+    assert rows_after(engine, shuffled) == rows_after(engine, notifications)
 
 
 @given(st.data(), st.lists(NOTIFICATIONS, min_size=1, max_size=6))
 def test_a_notification_that_comes_twice_changes_nothing_but_the_count(
-    shared_engine: Engine, data: st.DataObject, notifications: list[tuple[Notified, float]]
+    in_memory: Engine, data: st.DataObject, notifications: list[tuple[Notified, float]]
 ) -> None:
     twice = [*notifications, data.draw(st.sampled_from(notifications))]
     count = list(PageRow.__table__.columns.keys()).index("notifications")
-    once, again = (
-        rows_after(shared_engine, each) for each in (notifications, data.draw(st.permutations(twice)))
-    )
+    once, again = (rows_after(in_memory, each) for each in (notifications, data.draw(st.permutations(twice))))
     assert sum(int(str(row[count])) for row in once) == len(notifications)
     assert sum(int(str(row[count])) for row in again) == len(twice)
     assert [(*row[:count], *row[count + 1 :]) for row in once] == [
@@ -211,11 +235,12 @@ def test_another_pools_changes_and_changes_of_weights_are_not_what_a_page_is_lin
 def test_what_the_past_was_decided_again_to_be_is_not_what_a_page_is_linked_to(
     pages: SqlPages, record: Record, sql: Sql
 ) -> None:
-    capacity(record, 1, NOW + 1)
-    sql("UPDATE runs SET source = 'backtest'")
-    for table in ("cycles", "decisions", "streaks", "actions"):
-        sql(f"UPDATE {table} SET source = 'backtest'")  # noqa: S608 - the test's own words
+    sql("INSERT INTO runs VALUES ('demo', 'past', 'backtest', 'x', 0)")
+    past = SqlLedger(record.engine, Run("demo", "past", Source.BACKTEST))
+    past.record(made(answer(weight()), seq=1, at=NOW + 1, kind=CycleKind.CAPACITY))
     assert linked(pages, record, told(), NOW + 2) == "None"
+    capacity(record, 2, NOW + 2)
+    assert linked(pages, record, told(), NOW + 3) == "demo:capacity:2:chat-8b"
 
 
 def test_around_a_page_stands_what_changed_or_was_held_from_five_minutes_before_to_five_after(

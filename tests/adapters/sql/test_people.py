@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -14,6 +13,7 @@ from controlplane.domain.observation import Hold
 from controlplane.ports import Conflict
 from tests.adapters.sql.conftest import Rows, Sql
 from tests.builders import NOW
+from tests.databases import REFUSALS, only_postgresql, only_sqlite
 
 HOLD = Hold(PoolName("chat-8b"), "anna", "load test", NOW, NOW + 600)
 
@@ -59,21 +59,35 @@ def test_both_acts_stay_with_author_reason_and_origin(record: Record, sql: Sql) 
     ]
 
 
+@pytest.mark.parametrize("statement", ["UPDATE acts SET author = 'nobody'", "DELETE FROM acts"])
+def test_no_program_at_the_database_can_change_or_remove_an_act(
+    record: Record, sql: Sql, statement: str
+) -> None:
+    assert_refused(record, sql, statement)
+
+
+@only_sqlite
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE acts SET author = 'nobody'",
-        "DELETE FROM acts",
         "INSERT OR REPLACE INTO acts SELECT * FROM acts",
         "REPLACE INTO acts (cluster, act_id, at, source, author, act, subject, reason) "  # noqa: ISC004
         "SELECT cluster, act_id, 0, source, 'nobody', act, subject, reason FROM acts",
+        "UPDATE OR REPLACE acts SET author = 'nobody'",
     ],
 )
-def test_no_program_at_the_file_can_change_remove_or_replace_an_act(
-    record: Record, sql: Sql, statement: str
-) -> None:
+def test_on_sqlite_no_program_can_replace_an_act(record: Record, sql: Sql, statement: str) -> None:
+    assert_refused(record, sql, statement)
+
+
+@only_postgresql
+def test_on_postgresql_no_program_can_remove_all_acts_at_once(record: Record, sql: Sql) -> None:
+    assert_refused(record, sql, "TRUNCATE acts")
+
+
+def assert_refused(record: Record, sql: Sql, statement: str) -> None:
     place(record)
     before = sql("SELECT * FROM acts")
-    with pytest.raises(sqlite3.IntegrityError, match="append only"):
+    with pytest.raises(REFUSALS, match="append only"):
         sql(statement)
     assert sql("SELECT * FROM acts") == before

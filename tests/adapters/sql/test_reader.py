@@ -6,9 +6,11 @@ import zlib
 from collections.abc import Callable, Sequence
 
 import pytest
+from sqlalchemy import text
 
 from controlplane import forms
 from controlplane.adapters.sql.codec import Damaged
+from controlplane.adapters.sql.engine import reading
 from controlplane.adapters.sql.open import Record
 from controlplane.adapters.sql.reader import Filter, Listed
 from controlplane.domain.ids import CycleKind, DecisionId, PoolName, Source
@@ -17,6 +19,7 @@ from controlplane.domain.policy import Mode
 from tests.adapters.sql.conftest import Rows, Sql
 from tests.adapters.sql.records import answer, cycle_id, made, weight
 from tests.builders import NOW
+from tests.databases import only_postgresql, only_sqlite
 
 CHAT = DecisionId(cycle_id(), PoolName("chat-8b"))
 
@@ -157,15 +160,40 @@ def test_a_page_cannot_follow_what_is_not_on_record(record: Record) -> None:
         record.reader.decisions(Filter(), 5, CHAT)
 
 
-@pytest.mark.parametrize("table", ["decisions", "streaks"])
-def test_lists_are_read_along_an_index_and_never_sorted(record: Record, sql: Sql, table: str) -> None:
-    """B-154: a page costs the same with ten rows and with ten million."""
+def lists(table: str) -> list[str]:
+    """How a page of each list is asked for."""
     at = {"decisions": "decided_at", "streaks": "first_at"}[table]
-    for narrower in ("", "pool = 'chat-8b' AND ", "code_id = 1 AND ", "outcome = 'change' AND "):
-        query = f"SELECT 1 FROM {table} WHERE {narrower}cluster = 'demo' ORDER BY {at} DESC LIMIT 30"  # noqa: S608
+    return [
+        f"SELECT 1 FROM {table} WHERE {narrower}cluster = 'demo' ORDER BY {at} DESC LIMIT 30"  # noqa: S608
+        for narrower in ("", "pool = 'chat-8b' AND ", "code_id = 1 AND ", "outcome = 'change' AND ")
+    ]
+
+
+@only_sqlite
+@pytest.mark.parametrize("table", ["decisions", "streaks"])
+def test_on_sqlite_lists_are_read_along_an_index_and_never_sorted(
+    record: Record, sql: Sql, table: str
+) -> None:
+    """B-154: a page costs the same with ten rows and with ten million."""
+    for query in lists(table):
         plan = " ".join(str(row[3]) for row in sql(f"EXPLAIN QUERY PLAN {query}"))
         assert "USING" in plan
         assert "TEMP B-TREE" not in plan
+
+
+@only_postgresql
+@pytest.mark.parametrize("table", ["decisions", "streaks"])
+def test_on_postgresql_lists_can_be_read_along_an_index_and_need_no_sorting(
+    record: Record, table: str
+) -> None:
+    """B-154. A table of few rows is rather read whole, so here it is asked for what it would do with many."""
+    with reading(record.engine) as session:
+        for way in ("seqscan", "bitmapscan", "sort", "incremental_sort"):
+            session.execute(text(f"SET LOCAL enable_{way} = off"))
+        for query in lists(table):
+            plan = " ".join(session.scalars(text(f"EXPLAIN {query}")))
+            assert "Index" in plan
+            assert "Sort" not in plan
 
 
 def broken(body: bytes) -> bytes:
